@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 use crate::execute::Execute;
-use crate::layout::{Patch, Shape, Slab};
+use crate::layout::{Axis, Patch, Shape, Slab};
 
 pub use device::DeviceArray;
 use elements::Elements;
@@ -116,6 +116,18 @@ impl Place {
         })
     }
 
+    /// Returns the strides of elements that follow each other in memory in some order of directions; those of single cells are 0.
+    fn dense(self, shape: Shape) -> Option<[usize; 3]> {
+        let mut steps: Vec<_> = (0..3).filter(|&axis| shape.extents()[axis] > 1).collect();
+        steps.sort_by_key(|&axis| self.strides[axis]);
+        let (mut strides, mut cells) = ([0; 3], 1);
+        for axis in steps {
+            strides[axis] = usize::try_from(self.strides[axis]).ok().filter(|&stride| stride == cells)?;
+            cells *= shape.extents()[axis];
+        }
+        Some(strides)
+    }
+
     fn is_c_order(self, shape: Shape) -> bool {
         let strides = self.strides.into_iter().zip(Self::c_order(shape).strides);
         // The stride of a single element is never used.
@@ -183,6 +195,12 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     pub fn as_c_order(&self) -> Option<&'a [T]> {
         let Place { origin, .. } = self.place;
         self.place.is_c_order(self.shape).then(|| self.data.slice(origin..origin + self.shape.cells()))
+    }
+
+    /// Returns the entries as they lie in memory, and their strides (x, y, z), if nothing lies between them.
+    pub fn dense(&self) -> Option<(&'a [T], [usize; 3])> {
+        let (Place { origin, .. }, strides) = (self.place, self.place.dense(self.shape)?);
+        Some((self.data.slice(origin..origin + self.shape.cells()), strides))
     }
 
     /// Returns the entries of each layer in C order, (ny, nx), if they lie so in memory.
@@ -309,25 +327,46 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         self.place.is_c_order(self.shape).then(|| unsafe { self.data.slice_mut(origin..origin + self.shape.cells()) })
     }
 
-    /// Returns its layers, if they share no elements.
-    pub fn layers(&mut self) -> Option<Vec<ArrayViewMut<'_, T>>> {
-        let layer = Shape { nz: 1, ..self.shape };
-        let layer = |k: usize| self.with(layer, Place { origin: self.place.of(0, 0, k), ..self.place });
-        self.place.is_apart(self.shape).then(|| (0..self.shape.nz).map(layer).collect())
+    /// Returns the entries as they lie in memory, and their strides (x, y, z), if nothing lies between them.
+    pub fn dense_mut(&mut self) -> Option<(&mut [T], [usize; 3])> {
+        let Place { origin, .. } = self.place;
+        let strides = self.place.dense(self.shape)?;
+        // SAFETY: the elements of this view, while it is borrowed.
+        Some((unsafe { self.data.slice_mut(origin..origin + self.shape.cells()) }, strides))
     }
 
-    /// Calls `f(k, layer)` for all layers, by all threads where these share no elements.
-    pub fn for_each_layer(&mut self, execute: &impl Execute, f: impl Fn(usize, &mut ArrayViewMut<'_, T>) + Sync)
+    /// Returns its layers, if they share no elements.
+    pub fn layers(&mut self) -> Option<Vec<ArrayViewMut<'_, T>>> {
+        self.place.is_apart(self.shape).then(|| (0..self.shape.nz).map(|k| self.slice(Axis::Z, k)).collect())
+    }
+
+    /// Returns the cells whose number along an axis is n; the caller sees to it that no two elements of slices are used at a time.
+    fn slice<'b>(&self, axis: Axis, n: usize) -> ArrayViewMut<'b, T>
     where
+        'a: 'b,
+    {
+        let mut first = [0; 3];
+        first[axis as usize] = n;
+        let [i, j, k] = first;
+        let place = Place { origin: self.place.of(i, j, k), ..self.place };
+        self.with(self.shape.faces_on_side(axis), place)
+    }
+
+    /// Calls `f(n, slice)` for the cells of each number along an axis, by all threads where these share no elements.
+    pub fn for_each_slice(
+        &mut self,
+        execute: &impl Execute,
+        axis: Axis,
+        f: impl Fn(usize, &mut ArrayViewMut<'_, T>) + Sync,
+    ) where
         T: Send + Sync,
     {
-        if let Some(mut layers) = self.layers() {
-            return execute.for_each(&mut layers, f);
+        let count = self.shape.extents()[axis as usize];
+        if self.place.is_apart(self.shape) {
+            let mut slices: Vec<_> = (0..count).map(|n| self.slice(axis, n)).collect();
+            return execute.for_each(&mut slices, f);
         }
-        let layer = Shape { nz: 1, ..self.shape };
-        for k in 0..self.shape.nz {
-            f(k, &mut self.with(layer, Place { origin: self.place.of(0, 0, k), ..self.place }));
-        }
+        (0..count).for_each(|n| f(n, &mut self.slice(axis, n)));
     }
 
     /// Stores a line in x.

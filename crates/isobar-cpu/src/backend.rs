@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise};
 use isobar_core::prelude::{
-    ArrayView, ArrayViewMut, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
+    ArrayView, ArrayViewMut, Axis, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
     Separable, Shape, SharedDirect, Shares, Sum,
 };
 use isobar_core::reference::check_shape;
@@ -96,9 +96,12 @@ impl Backend for Cpu {
             });
             return Ok(());
         }
-        for (k, j) in (0..shape.nz).flat_map(|k| (0..shape.ny).map(move |j| (k, j))) {
-            entries_of_row(source, j, k, |i, value| target.set(i, j, k, S::from_f64(value.to_f64())));
-        }
+        // Elements that lie otherwise are near each other from layer to layer.
+        target.for_each_slice(self, Axis::Y, |j, row| {
+            for k in 0..shape.nz {
+                entries_of_row(source, j, k, |i, value| row.set(i, 0, k, S::from_f64(value.to_f64())));
+            }
+        });
         Ok(())
     }
 

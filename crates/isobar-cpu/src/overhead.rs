@@ -16,7 +16,7 @@ impl Cpu {
             half_planes: 2.0 * PLANES as f64 + 2.0,
             tile: (2 << 20) as f64,
             coarsest: Self::COARSEST_CELLS,
-            planes: <Self as Supports<Diffusion>>::PLANES,
+            orientation: <Self as Supports<Diffusion>>::ORIENTATION,
             ..Overhead::default()
         }
     }

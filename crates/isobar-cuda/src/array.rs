@@ -4,7 +4,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
 use isobar_core::error::{Error, Result};
 use isobar_core::execute::{Host, for_each_row};
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::{Axis, Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 
@@ -30,8 +30,12 @@ impl Array {
         Self(array.strides().map(|stride| stride as i64), array.period().map(|n| n as i32))
     }
 
-    fn c_order(shape @ Shape { nx, ny, .. }: Shape) -> Self {
-        Self(c_order(shape).map(|stride| stride as i64), [nx as i32, ny as i32])
+    fn c_order(shape: Shape) -> Self {
+        Self::with_strides(shape, c_order(shape))
+    }
+
+    fn with_strides(Shape { nx, ny, .. }: Shape, strides: [usize; 3]) -> Self {
+        Self(strides.map(|stride| stride as i64), [nx as i32, ny as i32])
     }
 }
 
@@ -236,8 +240,12 @@ impl Cuda {
         check_shape(source.shape(), shape)?;
         let packed: Vec<S>;
         let is_worth_it = |layers: &Vec<&[S]>| layers.iter().all(|layer| size_of_val(*layer) >= LAYER);
-        let pieces = match (source.as_c_order(), source.layers().filter(is_worth_it)) {
-            (Some(data), _) => vec![data],
+        let mut strides = c_order(shape);
+        let pieces = match (source.dense(), source.layers().filter(is_worth_it)) {
+            (Some((data, own)), _) => {
+                strides = own;
+                vec![data]
+            }
             (None, Some(layers)) => layers,
             (None, None) => {
                 let Shape { nx, ny, .. } = shape;
@@ -254,7 +262,8 @@ impl Cuda {
             }
         };
         self.staged(&pieces, |from| {
-            self.reorder::<T>(Way::Import, S::PRECISION, &layout, Array::c_order(shape), [from, target.pointer()])
+            let array = Array::with_strides(shape, strides);
+            self.reorder::<T>(Way::Import, S::PRECISION, &layout, array, [from, target.pointer()])
         })
     }
 
@@ -267,11 +276,12 @@ impl Cuda {
         let layout = *source.layout();
         let shape = layout.shape();
         check_shape(target.shape(), shape)?;
-        let export =
-            |to| self.reorder::<T>(Way::Export, S::PRECISION, &layout, Array::c_order(shape), [source.pointer(), to]);
-        if let Some(data) = target.as_c_order_mut() {
-            return self.fetch(data, export);
+        let export_by =
+            |array, to| self.reorder::<T>(Way::Export, S::PRECISION, &layout, array, [source.pointer(), to]);
+        if let Some((data, strides)) = target.dense_mut() {
+            return self.fetch(data, |to| export_by(Array::with_strides(shape, strides), to));
         }
+        let export = |to| export_by(Array::c_order(shape), to);
         let is_worth_it = size_of::<S>() * shape.nx * shape.ny >= LAYER;
         if let Some(mut layers) = target.layers().filter(|_| is_worth_it)
             && let Some(pieces) = layers.iter_mut().map(ArrayViewMut::as_c_order_mut).collect::<Option<Vec<_>>>()
@@ -280,7 +290,7 @@ impl Cuda {
         }
         let mut packed = vec![S::ZERO; shape.cells()];
         self.fetch(&mut packed, export)?;
-        target.for_each_layer(&Host, |k, layer| {
+        target.for_each_slice(&Host, Axis::Z, |k, layer| {
             let rows = packed.chunks_exact(shape.nx).skip(k * shape.ny).take(shape.ny);
             rows.enumerate().for_each(|(j, values)| layer.set_line(j, 0, values));
         });

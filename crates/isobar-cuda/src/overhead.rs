@@ -1,7 +1,7 @@
 //! The memory that CUDA takes beside vectors and coefficients.
 
 use isobar_core::build::Overhead;
-use isobar_core::stencil::rings::Planes;
+use isobar_core::stencil::rings::Orientation;
 
 /// An array passes through GPU memory in double precision; conjugate gradients advance p, and sweeps u, from one vector to another; lines
 /// keep the reciprocals of their pivots, Galerkin levels their diagonals, and incomplete factorisations what tiles hand on; and
@@ -15,6 +15,13 @@ pub const OVERHEAD: Overhead = Overhead {
     vectors: 1.0,
     galerkin: 9.6 * 8.0,
     coarsest: 2048,
-    planes: Planes { upright_from: 1e5, are_flat: true },
+    orientation: Orientation {
+        upright_from: 1e5,
+        are_flat: true,
+        row: 16.0,
+        plane: 0.0,
+        line: 2.5e-3,
+        longest_shared: 512,
+    },
     stores_faces: true,
 };

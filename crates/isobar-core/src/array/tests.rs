@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Host;
+use crate::layout::Axis;
 use crate::problem::{Field, random};
 
 #[test]
@@ -36,7 +37,7 @@ fn layers_are_written_one_by_one_wherever_they_lie() {
     for (origin, strides) in [(0, [1, 4, 12]), (12, [1, 4, -12]), (0, [2, 8, 1]), (23, [-1, -4, -12])] {
         let mut data = vec![-1.0; 24];
         let mut view = ArrayViewMut::from_origin(&mut data, origin, shape, strides).unwrap();
-        view.for_each_layer(&Host, |k, layer| {
+        view.for_each_slice(&Host, Axis::Z, |k, layer| {
             assert_eq!(layer.shape(), Shape::new(4, 3, 1));
             (0..3).for_each(|j| layer.set_line(j, 0, &[0, 1, 2, 3].map(|i| (i + 10 * j + 100 * k) as f64)));
         });

@@ -123,7 +123,7 @@ where
                 "modes_in_single" => modes::steps::<B, f64, f32>,
             ],
             "diffusion" => ["mixed_top" => levels::mixed_top::<B, Diffusion>],
-            "crossing" => ["planes" => crossing::planes::<B>, "slices" => crossing::slices::<B>, "lines" => crossing::lines::<B>],
+            "crossing" => ["planes" => crossing::planes::<B>, "slices" => crossing::slices::<B>, "oblong" => crossing::oblong::<B>, "lines" => crossing::lines::<B>],
             "direct" => ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
         });
     }

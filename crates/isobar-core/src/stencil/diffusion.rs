@@ -80,7 +80,7 @@ pub struct Diffusion {
 }
 
 /// The number of each cell, for what is decided on the host.
-type Known = Arc<dyn Fn(usize) -> f64 + Send + Sync>;
+pub(super) type Known = Arc<dyn Fn(usize) -> f64 + Send + Sync>;
 /// The owner of the arrays of [`Coefficients::DeviceCells`], who lives as long as a stencil that refers to them.
 type Owner = Arc<dyn Any + Send + Sync>;
 

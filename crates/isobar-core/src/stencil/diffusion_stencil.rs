@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::aggregation::Found;
-use super::rings::{Planes, Turns};
+use super::diffusion::{Carried, Known};
+use super::rings::{Orientation, Turns};
 use super::spread::KnownShift;
 use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_near, nearest, separate};
 use crate::layout::Axis;
-use crate::options::SolverOptions;
+use crate::options::{Method, SolverOptions};
 use crate::policy::direct::MOSTLY_OPEN;
 use crate::policy::{Choice, Trial};
 use crate::{ArrayView, Error, Result, Shape};
@@ -76,10 +77,12 @@ impl Stencil for Diffusion {
         Turns::of(self.shape, self.periodic())
     }
 
-    fn turns_for(&self, options: &SolverOptions, planes: Planes) -> Turns {
-        let plane = Turns::of_plane(self.shape, self.periodic(), (options, planes), || self.crossing().most());
-        let may_be_direct = || self.has_rows() && looks_separable(&DiffusionRows::new(self));
-        plane.filter(|turns| !turns.sets_up(self.shape) || !may_be_direct()).unwrap_or_else(|| self.turns())
+    fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
+        let turns = Turns::of_device(self.shape, self.periodic(), (options, orientation), || self.crossing().most());
+        // A direct solve takes about the same time in any order.
+        let is_for_cycles = |turns: &Turns| turns.sets_up(self.shape) || turns.moves(self.shape);
+        let is_direct = || options.method == Method::Auto && self.chooses_direct().is_some();
+        turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())
     }
 
     fn around(&self, turns: Turns) -> Result<Cow<'_, Self>> {
@@ -190,19 +193,25 @@ impl SeparableRows for DiffusionRows<'_> {
 }
 
 impl Diffusion {
-    /// Makes a plane lie otherwise.
-    fn in_order(&self, turns: Turns) -> Self {
+    /// Brings directions into another order.
+    fn in_order(&self, turns: Turns) -> Result<Self> {
         let mut made = self.clone();
+        let reorder = |values: &Arc<[f64]>| turns.reorder(values, self.shape);
+        made.shift = self.shift.as_ref().map(reorder).transpose()?;
         made.coefficients = match &self.coefficients {
-            Coefficients::Cells { fields, axes } => {
-                Coefficients::Cells { fields: fields.clone(), axes: turns.of_axes(*axes) }
-            }
+            Coefficients::Cells { fields, axes } => Coefficients::Cells {
+                fields: fields.iter().map(reorder).collect::<Result<_>>()?,
+                axes: turns.of_axes(*axes),
+            },
             Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
                 fields: fields.iter().map(|&field| turns.repeat_on_device(field)).collect(),
                 axes: turns.of_axes(*axes),
                 shift: shift.map(|shift| turns.repeat_on_device(shift)),
             },
-            Coefficients::Faces(faces) => Coefficients::Faces(turns.of_axes(faces.each_ref()).map(Clone::clone)),
+            Coefficients::Faces(faces) => {
+                let [x, y, z] = turns.of_axes(faces.each_ref());
+                Coefficients::Faces([reorder(x)?, reorder(y)?, reorder(z)?])
+            }
         };
         (made.shape, made.sides) = (turns.around(self.shape), turns.of_axes(self.sides));
         let KnownShift { negative, sums } = &*self.known_shift;
@@ -211,7 +220,14 @@ impl Diffusion {
         made.known_shift = Arc::new(KnownShift { negative: *negative, sums });
         // Those of the caller's grid are in its shape.
         made.components = Found::default();
-        made
+        let (once, around) = (self.shape, made.shape);
+        made.known = Carried(
+            self.known
+                .0
+                .clone()
+                .map(|known| -> Known { Arc::new(move |n| known(once.number(turns.callers_cell(around.place(n))))) }),
+        );
+        Ok(made)
     }
 
     /// Repeats all coefficients on the copies.
@@ -223,7 +239,7 @@ impl Diffusion {
             return Ok(self.clone());
         }
         if turns.count() == 1 {
-            return Ok(self.in_order(turns));
+            return self.in_order(turns);
         }
         let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
         let coefficients = match self.coefficients() {

@@ -42,7 +42,7 @@ pub use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::{Choice, Trial};
 use crate::{Result, Shape};
-use rings::{Planes, Turns};
+use rings::{Orientation, Turns};
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub(crate) use aggregation::connected;
@@ -101,8 +101,9 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Turns::ONE
     }
 
-    /// Returns the grid of a solver with these options on one rank: as [`Stencil::turns`], or a plane as this device has them.
-    fn turns_for(&self, _options: &SolverOptions, _planes: Planes) -> Turns {
+    /// Returns the grid of a solver with these options on one rank: as [`Stencil::turns`], or with the directions in the order
+    /// in which this device takes the least time.
+    fn turns_for(&self, _options: &SolverOptions, _orientation: Orientation) -> Turns {
         self.turns()
     }
 

@@ -1,4 +1,4 @@
-//! Where a solver's grid is not its caller's: periodic directions of an odd number of cells, and planes that need lines.
+//! Where a solver's grid is not its caller's: periodic directions of an odd number of cells, and directions in another order.
 //!
 //! With n periodic cells, n odd, a checkerboard does not fit: the first and the last are neighbours of one colour. Two copies of
 //! the direction have 2n cells, on which colours alternate; with the coefficients and the right-hand side repeated on the second
@@ -8,26 +8,51 @@
 //!
 //! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
 //! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
+//!
+//! In space rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least
+//! time. Directions change places where that saves much of it; coefficients and callers' arrays are then copied in another order.
 
+use std::sync::Arc;
+
+use crate::execute::{Host, shared};
 use crate::options::{Method, Smoother, SolverOptions};
 use crate::policy::direct::CROSSING;
 use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
 
-/// How the solvers of a device lay planes. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross".
+/// What decides the order in which the solvers of a device have a grid's directions. Measured: docs/notes/diffusion-multigrid.md, "Directions that
+/// cross" and "The order of directions".
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Planes {
+pub struct Orientation {
     /// The factor by which directions cross from which planes are upright.
     pub upright_from: f64,
     /// Whether other planes are flat. Otherwise those with one cell in x or y are upright.
     pub are_flat: bool,
+    /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
+    pub row: f64,
+    /// The time that a layer of lines across y takes beside them, in units of that of one, as few can be shared by several threads.
+    pub plane: f64,
+    /// The part by which each cell of a line lengthens the time of all.
+    pub line: f64,
+    /// The length up to which several threads share a line.
+    pub longest_shared: usize,
 }
 
-/// The number of copies of the caller's grid in a solver's grid, along x and y, or the order of a plane's directions.
+impl Orientation {
+    /// Returns the time that a cell takes.
+    fn time(self, [nx, ny, nz]: [usize; 3]) -> f64 {
+        /// Lines that threads do not share.
+        const NOT_SHARED: f64 = 8.0;
+        let not_shared = if nz > self.longest_shared { NOT_SHARED } else { 0.0 };
+        (1.0 + self.row / nx as f64 + self.line * nz as f64 + not_shared) * (1.0 + self.plane / ny as f64)
+    }
+}
+
+/// The number of copies of the caller's grid in a solver's grid, along x and y, or the order of its directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
     x: usize,
     y: usize,
-    /// The caller's direction that each of the solver's is. If it is another one, there is one copy, and one of them has one cell.
+    /// The caller's direction that each of the solver's is. If it is another one, there is one copy.
     pub(crate) order: [usize; 3],
 }
 
@@ -46,11 +71,31 @@ impl Turns {
         Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]), ..Self::ONE }
     }
 
-    /// Returns how a plane lies, whose directions cross by `crossing()`, for a solver with these options; nothing where it stays as it is.
-    pub(crate) fn of_plane(
+    /// Returns the order in which a device's solver with these options has a grid's directions, which cross by `crossing()`; nothing where it is
+    /// the caller's.
+    pub(crate) fn of_device(
         shape: Shape,
         is_periodic: [bool; 3],
-        (options, planes): (&SolverOptions, Planes),
+        (options, orientation): (&SolverOptions, Orientation),
+        crossing: impl FnOnce() -> f64,
+    ) -> Option<Self> {
+        let turned = if shape.extents().contains(&1) {
+            Self::of_plane(shape, is_periodic, (options, orientation), crossing)?
+        } else {
+            Self::of_space(shape, is_periodic, (options, orientation), crossing)?
+        };
+        (turned != Self::ONE && turned.is_one_copy(shape, is_periodic)).then_some(turned)
+    }
+
+    /// Returns whether a solver's grid with directions in this order needs no copies.
+    fn is_one_copy(self, shape: Shape, is_periodic: [bool; 3]) -> bool {
+        Self::of(self.around(shape), self.of_axes(is_periodic)).count() == 1
+    }
+
+    fn of_plane(
+        shape: Shape,
+        is_periodic: [bool; 3],
+        (options, orientation): (&SolverOptions, Orientation),
         crossing: impl FnOnce() -> f64,
     ) -> Option<Self> {
         let has_lines = options.may_have_lines();
@@ -63,12 +108,42 @@ impl Turns {
             [false, true, true] => [[1, 2, 0], [1, 0, 2]],
             _ => return None,
         };
-        let is_flat = shape.nz == 1 || (planes.are_flat && options.multigrid.smoother == Smoother::Auto);
+        let is_flat = shape.nz == 1 || (orientation.are_flat && options.multigrid.smoother == Smoother::Auto);
         // Lines do not solve periodic directions exactly.
-        let stays_flat = || !has_lines || is_periodic[upright[2]] || crossing() < planes.upright_from.max(CROSSING);
-        let turned = Self { order: if is_flat && stays_flat() { flat } else { upright }, ..Self::ONE };
-        let is_one = Self::of(turned.around(shape), turned.of_axes(is_periodic)) == Self::ONE;
-        (is_one && turned != Self::ONE).then_some(turned)
+        let stays_flat =
+            || !has_lines || is_periodic[upright[2]] || crossing() < orientation.upright_from.max(CROSSING);
+        Some(Self { order: if is_flat && stays_flat() { flat } else { upright }, ..Self::ONE })
+    }
+
+    fn of_space(
+        shape: Shape,
+        is_periodic: [bool; 3],
+        (options, orientation): (&SolverOptions, Orientation),
+        crossing: impl FnOnce() -> f64,
+    ) -> Option<Self> {
+        /// Fewer cells take little time in any order.
+        const FEW: usize = 30_000;
+        /// The time in the caller's order over that in another one from which copies in that are worth while.
+        const GAIN: f64 = 1.3;
+        /// The time where lines are periodic, over that where they are not.
+        const PERIODIC_LINES: f64 = 1.4;
+        /// Where directions cross by more, lines in z may be what makes iterations few.
+        const MOST_CROSSING: f64 = 1e3;
+        // The first of equals is taken: rows along y, and the caller's rows as lines, which are nearer each other in memory.
+        const OTHERS: [[usize; 3]; 5] = [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]];
+        if shape.cells() < FEW || !options.may_have_lines() || options.multigrid.smoother != Smoother::Auto {
+            return None;
+        }
+        let time = |turns: Self| {
+            let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
+            lines * orientation.time(turns.around(shape).extents())
+        };
+        let others = OTHERS.map(|order| Self { order, ..Self::ONE }).into_iter();
+        let best = others
+            .filter(|turns| turns.is_one_copy(shape, is_periodic))
+            .min_by(|a, b| time(*a).total_cmp(&time(*b)))?;
+        let own = Self::of(shape, is_periodic).count() as f64 * time(Self::ONE);
+        (own >= GAIN * time(best) && crossing() < MOST_CROSSING).then_some(best)
     }
 
     /// Returns a property of the solver's directions, given that of the caller's.
@@ -81,6 +156,13 @@ impl Turns {
         // Of three directions a pair leaves one out.
         let [x, y, z] = self.of_axes([yz, xz, xy]);
         [z, y, x]
+    }
+
+    /// Returns the cell of the caller's grid that is this one of the solver's, of which there is one copy; or its extents, given the solver's.
+    pub(crate) fn callers_cell(self, at: [usize; 3]) -> [usize; 3] {
+        let mut cell = at;
+        self.order.into_iter().zip(at).for_each(|(axis, n)| cell[axis] = n);
+        cell
     }
 
     /// Returns whether rows of the caller's grid, a single layer, are a solver's layers.
@@ -101,10 +183,7 @@ impl Turns {
 
     /// Returns the caller's grid.
     pub fn once(self, around: Shape) -> Shape {
-        let mut extents = [0; 3];
-        let once = [around.nx / self.x, around.ny / self.y, around.nz];
-        self.order.into_iter().zip(once).for_each(|(axis, n)| extents[axis] = n);
-        let [nx, ny, nz] = extents;
+        let [nx, ny, nz] = self.callers_cell([around.nx / self.x, around.ny / self.y, around.nz]);
         Shape { nx, ny, nz }
     }
 
@@ -114,7 +193,8 @@ impl Turns {
             return Some("solved by lines along y, on grids halved along x".into());
         }
         if self.order != SAME {
-            return Some(format!("a plane, solved as {} cells", self.around(shape)));
+            let [x, y, z] = self.of_axes(["x", "y", "z"]);
+            return Some(format!("solved as {} cells, with {x}, {y}, {z} of the grid as x, y, z", self.around(shape)));
         }
         let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
         let odd: Vec<_> = rings
@@ -130,6 +210,26 @@ impl Turns {
                 if odd.len() > 1 { " in each" } else { "" }
             )
         })
+    }
+
+    /// Returns whether values in C order on the caller's grid are in another order on the solver's.
+    pub(crate) fn moves(self, shape: Shape) -> bool {
+        let long = self.order.into_iter().filter(|&axis| shape.extents()[axis] > 1);
+        !long.is_sorted()
+    }
+
+    /// Returns values of the caller's grid, in C order, in that of the solver's; there is one copy.
+    pub(crate) fn reorder(self, values: &Arc<[f64]>, shape: Shape) -> Result<Arc<[f64]>> {
+        if !self.moves(shape) {
+            return Ok(Arc::clone(values));
+        }
+        let source = ArrayView::c_order(values, shape)?.in_order(self.order);
+        let Shape { nx, ny, nz } = source.shape();
+        let row = |row: usize, values: &mut [f64]| {
+            let (j, k) = (row % ny, row / ny);
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = source.get(i, j, k));
+        };
+        Ok(shared(&Host, nx * ny * nz, nx, row))
     }
 
     /// Returns values of the caller's grid in C order, on all copies.
@@ -176,9 +276,9 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     use crate::array::average_copies;
+    use crate::options::Preconditioner;
     use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread, Stencil};
 
     #[test]
@@ -215,11 +315,43 @@ mod tests {
     }
 
     #[test]
+    fn space_has_long_rows_and_short_lines() {
+        let (options, few) = (SolverOptions::default(), Shape::new(8, 8, 64));
+        let cpu = Orientation { row: 45.0, plane: 6.0, longest_shared: usize::MAX, ..Orientation::default() };
+        let gpu = Orientation { row: 16.0, line: 2.5e-3, longest_shared: 512, ..Orientation::default() };
+        let turned = |shape: Shape, is_periodic, orientation| {
+            let turns = Turns::of_device(shape, is_periodic, (&options, orientation), || 1.0)?;
+            let at = [1, 2, 3];
+            assert_eq!(turns.callers_cell(turns.of_axes(at)), at);
+            assert_eq!(turns.once(turns.around(shape)), shape);
+            assert!(turns.moves(shape));
+            Some(turns.around(shape).extents())
+        };
+        for device in [cpu, gpu] {
+            for shape in [few, Shape::new(64, 64, 64), Shape::new(300, 90, 20), Shape::new(600, 600, 600)] {
+                assert_eq!(turned(shape, [false; 3], device), None, "{shape}");
+            }
+            assert_eq!(turned(Shape::new(2, 90, 400), [false; 3], device), Some([400, 90, 2]));
+            assert_eq!(turned(Shape::new(20, 100, 200), [false; 3], device), Some([200, 100, 20]));
+            // An odd periodic direction is solved by lines rather than on two copies.
+            assert_eq!(turned(Shape::new(200, 15, 60), [false, true, false], device), Some([200, 60, 15]));
+            assert_eq!(turned(Shape::new(201, 15, 60), [true, true, false], device), None);
+            let crossing = Turns::of_device(Shape::new(2, 90, 400), [false; 3], (&options, device), || 1e4);
+            assert_eq!(crossing, None);
+        }
+        // Lines that are too long for a GPU.
+        let long = Shape::new(400, 400, 1000);
+        assert_eq!([cpu, gpu].map(|device| turned(long, [false; 3], device).is_some()), [false, true]);
+        let given = SolverOptions { preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
+        assert_eq!(Turns::of_device(long, [false; 3], (&given, gpu), || 1.0), None);
+    }
+
+    #[test]
     fn planes_lie_as_a_device_has_them() {
         let options = SolverOptions::default();
         let plane = |shape: Shape, is_periodic, are_flat, crossing| {
-            let planes = Planes { upright_from: 100.0, are_flat };
-            let turns = Turns::of_plane(shape, is_periodic, (&options, planes), || crossing);
+            let planes = Orientation { upright_from: 100.0, are_flat, ..Orientation::default() };
+            let turns = Turns::of_device(shape, is_periodic, (&options, planes), || crossing);
             let around = turns.unwrap_or(Turns::ONE).around(shape);
             assert_eq!(turns.unwrap_or(Turns::ONE).once(around), shape);
             around.extents()
@@ -238,7 +370,7 @@ mod tests {
         assert_eq!(plane(Shape::new(1, 5, 6), [false, true, false], false, 0.0), [1, 5, 6]);
         assert_eq!(plane(Shape::new(4, 6, 2), [false; 3], true, 100.0), [4, 6, 2]);
         let turns = Turns { order: [1, 2, 0], ..Turns::ONE };
-        assert_eq!(turns.describe(yz).as_deref(), Some("a plane, solved as 4×6×1 cells"));
+        assert_eq!(turns.describe(yz).as_deref(), Some("solved as 4×6×1 cells, with y, z, x of the grid as x, y, z"));
         assert_eq!(
             (turns.of_axes(['x', 'y', 'z']), turns.of_pairs(["xy", "xz", "yz"])),
             (['y', 'z', 'x'], ["yz", "xy", "xz"])

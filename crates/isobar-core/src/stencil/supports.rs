@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::hierarchy::{Hierarchy, Update};
-use super::rings::{Planes, Turns};
+use super::rings::{Orientation, Turns};
 use super::{Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
@@ -33,12 +33,19 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: Operator<Self, T> + 'static;
 
-    /// How planes lie in this device's grids.
-    const PLANES: Planes = Planes { upright_from: 30.0, are_flat: false };
+    /// What decides the order of directions in this device's grids.
+    const ORIENTATION: Orientation = Orientation {
+        upright_from: 30.0,
+        are_flat: false,
+        row: 45.0,
+        plane: 6.0,
+        line: 0.0,
+        longest_shared: usize::MAX,
+    };
 
     /// Returns what the grid of a solver with these options is, given the stencil's.
     fn turns(&self, stencil: &S, options: &SolverOptions) -> Turns {
-        if self.device().ranks == 1 { stencil.turns_for(options, Self::PLANES) } else { stencil.turns() }
+        if self.device().ranks == 1 { stencil.turns_for(options, Self::ORIENTATION) } else { stencil.turns() }
     }
 
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support

@@ -3,7 +3,7 @@
 use crate::layout::Shape;
 use crate::options::{CyclePrecision, Method, SolverOptions};
 use crate::policy::Choice;
-use crate::stencil::rings::{Planes, Turns};
+use crate::stencil::rings::{Orientation, Turns};
 use crate::stencil::{Axis, Coefficients, Crossing, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// The properties of a matrix that determine its memory.
@@ -101,11 +101,19 @@ impl MatrixSize {
         }
     }
 
-    /// Returns the matrix that a solver with these options works with: on copies of odd periodic directions, or a plane as a device has them.
-    pub(super) fn around(&self, options: &SolverOptions, planes: Planes) -> Self {
-        let turns = Turns::of_plane(self.shape, self.is_periodic, (options, planes), || self.crossing.most());
+    /// Returns the matrix that a solver with these options works with, on copies of odd periodic directions or with directions in a device's order,
+    /// and whether that is a copy in another order.
+    pub(super) fn around(&self, options: &SolverOptions, orientation: Orientation) -> (Self, bool) {
+        let turns = Turns::of_device(self.shape, self.is_periodic, (options, orientation), || self.crossing.most());
         let turns = turns.unwrap_or_else(|| Turns::of(self.shape, self.is_periodic));
         let (strengths, is_periodic) = (turns.of_axes(self.strengths), turns.of_axes(self.is_periodic));
-        Self { shape: turns.around(self.shape), strengths, is_periodic, crossing: self.crossing.around(turns), ..*self }
+        let around = Self {
+            shape: turns.around(self.shape),
+            strengths,
+            is_periodic,
+            crossing: self.crossing.around(turns),
+            ..*self
+        };
+        (around, turns.moves(self.shape))
     }
 }

@@ -17,7 +17,7 @@ use crate::solver::{bicgstab, cg};
 use crate::stencil::TensorProduct;
 use crate::stencil::galerkin::sizes::level_sizes;
 use crate::stencil::halving::{End, halvings};
-use crate::stencil::rings::Planes;
+use crate::stencil::rings::Orientation;
 use crate::{Layout, Precision, Result, Shape};
 
 pub use matrix_size::{MatrixKind, MatrixSize};
@@ -42,8 +42,8 @@ pub struct Overhead {
     pub galerkin: f64,
     /// Cells of the coarsest Galerkin grid, which has a dense inverse, at most.
     pub coarsest: usize,
-    /// How planes lie in its grids.
-    pub planes: Planes,
+    /// What decides the order of directions in its grids.
+    pub orientation: Orientation,
     /// Whether Jacobi's method needs the faces of a tensor product.
     pub stores_faces: bool,
 }
@@ -74,12 +74,15 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
     if options.multigrid.precision == CyclePrecision::Auto {
         return larger([CyclePrecision::F32, CyclePrecision::F64].map(|cycles| Choice { cycles, ..choice.clone() }));
     }
-    let (given, matrix) = (matrix, &matrix.around(&options, overhead.planes));
+    let (given, (matrix, moves)) = (matrix, matrix.around(&options, overhead.orientation));
     let (layout, cells) = (Layout::new(matrix.shape)?, matrix.shape.cells() as f64);
     let mut count = Count { overhead, options: &options, now: [0.0; 2], most: [0.0; 2] };
     if matrix.shape.cells() != given.shape.cells() {
         // The stencil on all copies, and an array on its way.
         count.add(HOST, (matrix.values + 1.0) * DOUBLE * cells, 0.0);
+    } else if moves {
+        // The stencil in another order.
+        count.add(HOST, matrix.values * DOUBLE * cells, 0.0);
     }
     let (outer, inner) = match options.storage() {
         Precision::F64 => (DOUBLE, DOUBLE),
@@ -94,7 +97,7 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
             count.vectors(2.0, &layout, SINGLE);
         }
     }
-    count.iteration(matrix, &layout, [outer, inner])?;
+    count.iteration(&matrix, &layout, [outer, inner])?;
     let [norm, best] = [options.norm == Norm::Scaled, !options.method.is_stationary()].map(f64::from);
     count.vectors(2.0 + 2.0 * norm + best, &layout, DOUBLE);
     let [host, device] = count.most;
