@@ -213,6 +213,10 @@ impl Backend for Cuda {
         self.ranks.is_none()
     }
 
+    fn direct_pays(&self, factors: &Separable) -> bool {
+        direct::pays(self, factors)
+    }
+
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         self.has_direct().then(|| direct::direct(self, layout, factors)).transpose()
     }

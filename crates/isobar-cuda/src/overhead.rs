@@ -3,6 +3,8 @@
 use isobar_core::build::Overhead;
 use isobar_core::stencil::rings::Orientation;
 
+use crate::vector::MOST_ROWS;
+
 /// An array passes through GPU memory in double precision; conjugate gradients advance p, and sweeps u, from one vector to another; lines
 /// keep the reciprocals of their pivots, Galerkin levels their diagonals, and incomplete factorisations what tiles hand on; and
 /// Galerkin levels are made in 9.6 vectors in double precision ([`galerkin`](crate::galerkin)). Jacobi's method reads stored faces.
@@ -19,9 +21,11 @@ pub const OVERHEAD: Overhead = Overhead {
         upright_from: 1e5,
         are_flat: true,
         row: 16.0,
+        half_plane: 0.0,
         plane: 0.0,
         line: 2.5e-3,
         longest_shared: 512,
+        most_rows: MOST_ROWS,
     },
     stores_faces: true,
 };

@@ -11,7 +11,7 @@ use crate::{Buffer, Context, Pointer};
 /// read.
 const GUARD: usize = 64;
 /// Largest number of rows: kernels use two blocks per row in a grid dimension of at most 65535.
-const MOST_ROWS: usize = 32_767;
+pub(crate) const MOST_ROWS: usize = 32_767;
 
 /// A vector in one [`Layout`].
 #[derive(Debug)]

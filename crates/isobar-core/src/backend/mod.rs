@@ -295,6 +295,11 @@ pub trait Backend: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Returns whether a direct solver of a separable matrix is worth while on this device.
+    fn direct_pays(&self, _factors: &Separable) -> bool {
+        true
+    }
+
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)

@@ -132,10 +132,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             // Of an indefinite matrix on a GPU even a copy on the host is worth while: nothing else solves it.
             factors: || match stencil.chooses_direct() {
                 None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
-                found => found,
+                found => found.filter(|factors| backend.direct_pays(factors)),
             },
             // Lines of a plane upright take a dozen iterations.
-            nearest: || (!is_set_up).then(|| stencil.tries_box()).flatten(),
+            nearest: || {
+                let tried = (!is_set_up).then(|| stencil.tries_box()).flatten();
+                tried.filter(|tried| backend.direct_pays(&tried.factors))
+            },
         };
         let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
             begin([open, options], is_own, direct, || backend.choice(stencil, &operator, options))?;

@@ -74,6 +74,8 @@ pub(super) fn oblong<B: Supports<Diffusion>>(backend: &B) {
     };
     let pair = |seed| ok(isotropic(Shape::new(2, 130, 120), [fixed, open, open], 0.1, seed).stencil());
     solved(&pair, false, "130×120×2 cells, with y, z, x of the grid");
+    let strip = |seed| ok(isotropic(Shape::new(6, 6000, 1), [fixed, open, open], 0.0, 50 + seed).stencil());
+    solved(&strip, false, "6000×6×1 cells, with y, x, z of the grid");
     // A periodic direction of an odd number of cells becomes z, without copies.
     let odd = |seed| ok(isotropic(Shape::new(40, 27, 30), [open, ring, fixed], 0.0, 10 + seed).stencil());
     solved(&odd, false, "40×30×27 cells, with x, z, y of the grid");

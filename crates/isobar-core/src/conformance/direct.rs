@@ -70,6 +70,24 @@ fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::b
     solver
 }
 
+/// Checks axes as long as any device transforms, and longer ones.
+pub(super) fn long<B: Complete>(backend: &B) {
+    let [closed, fixed, periodic] = [[Side::Closed; 2], [Side::Fixed; 2], [Side::Periodic; 2]];
+    for (shape, sides, line) in [
+        (Shape::new(8192, 2, 3), [closed, fixed, closed], Axis::Z),
+        (Shape::new(2, 4096, 3), [closed, periodic, closed], Axis::Z),
+        (Shape::new(3, 5000, 2), [fixed, fixed, fixed], Axis::Z),
+        // Its transform would have a factor of 23.
+        (Shape::new(2, 2070, 3), [fixed, closed, closed], Axis::Y),
+        (Shape::new(9000, 2, 3), [closed, closed, fixed], Axis::X),
+    ] {
+        let what = format!("{shape} {sides:?}");
+        let stencil = stencil(shape, sides, 1.0, None, 1.0, 5);
+        assert_eq!(ok(stencil.separable()).line, line as usize, "{what}");
+        check(backend, &stencil, &solver(backend, &stencil, &what), &what);
+    }
+}
+
 /// Checks boxes of awkward sizes, with all kinds of sides, uniform, stretched and layered along each axis.
 pub(super) fn boxes<B: Complete>(backend: &B) {
     let extents = [

@@ -124,7 +124,7 @@ where
             ],
             "diffusion" => ["mixed_top" => levels::mixed_top::<B, Diffusion>],
             "crossing" => ["planes" => crossing::planes::<B>, "slices" => crossing::slices::<B>, "oblong" => crossing::oblong::<B>, "lines" => crossing::lines::<B>],
-            "direct" => ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
+            "direct" => ["boxes" => direct::boxes::<B>, "long" => direct::long::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
         });
     }
     all

@@ -189,7 +189,7 @@ fn is_same(a: f64, b: f64) -> bool {
 }
 
 /// Returns the transform of an axis whose masses and couplings are uniform and whose ends have one.
-fn trig_of(matrix: &AxisMatrix) -> Option<Trig> {
+pub fn trig_of(matrix: &AxisMatrix) -> Option<Trig> {
     let AxisMatrix { mass, shift, couplings } = matrix;
     let n = mass.len();
     let t = couplings[0];
@@ -283,4 +283,12 @@ fn decompose(matrix: &AxisMatrix) -> Option<Eigen> {
         eigen.vectors[..n].fill(entry);
     }
     Some(eigen)
+}
+/// Returns whether a number has no other prime factors than 2, 3 and 5, which fast transforms have special steps for.
+pub fn has_small_factors(n: usize) -> bool {
+    let mut rest = n;
+    while let Some(factor) = [2, 3, 5].into_iter().find(|&factor| rest > 1 && rest.is_multiple_of(factor)) {
+        rest /= factor;
+    }
+    rest == 1
 }

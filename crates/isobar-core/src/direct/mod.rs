@@ -18,7 +18,7 @@ mod separable;
 mod separate;
 
 pub use axis::AxisMatrix;
-pub use basis::{Basis, Symmetry, Trig};
+pub use basis::{Basis, Symmetry, Trig, has_small_factors, trig_of};
 pub use lines::Lines;
 pub(crate) use nearest::{Nearest, may_be_near, nearest};
 pub use separable::Separable;

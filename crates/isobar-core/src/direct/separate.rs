@@ -1,6 +1,6 @@
 //! The factors of a separable matrix.
 
-use super::{AxisMatrix, Lines, Separable};
+use super::{AxisMatrix, Lines, Separable, has_small_factors};
 use crate::execute::find_in_rows;
 use crate::real::harmonic;
 use crate::{Error, Host, Result, Shape};
@@ -246,12 +246,19 @@ fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents
             ));
         }
     }
+    /// Cells up to which any transform is fast enough, or one of small factors.
+    const LONG: usize = 2048;
+    const LONGEST: usize = 8192;
     // The cost of a transform without a fast algorithm: eigenvectors, more expensive on a periodic axis, and a product with them.
     let cost = |axis: usize| {
         let first = |rank: &Rank| rank.along[0];
         let is_stretched = |rank: &Rank| rank.along.iter().any(|&t| (t - first(rank)).abs() > TOLERANCE * first(rank));
         match &ranks[axis] {
             Some(rank) if is_stretched(rank) => extents[axis] * if matrix.is_periodic(axis) { 4 } else { 1 },
+            // Not every device has transforms of such lengths.
+            _ if extents[axis] > LONG && !(extents[axis] <= LONGEST && has_small_factors(extents[axis])) => {
+                extents[axis] / 4
+            }
             _ => 0,
         }
     };

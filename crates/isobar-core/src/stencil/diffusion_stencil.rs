@@ -79,9 +79,17 @@ impl Stencil for Diffusion {
 
     fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
         let turns = Turns::of_device(self.shape, self.periodic(), (options, orientation), || self.crossing().most());
-        // A direct solve takes about the same time in any order.
-        let is_for_cycles = |turns: &Turns| turns.sets_up(self.shape) || turns.moves(self.shape);
-        let is_direct = || options.method == Method::Auto && self.chooses_direct().is_some();
+        /// Cells of a row from which on a direct solve takes about the same time in any order.
+        const ROW: usize = 8;
+        let Shape { nx, ny, .. } = self.shape;
+        let is_for_cycles = |turns: &Turns| {
+            turns.sets_up(self.shape) || (turns.moves(self.shape) && nx >= ROW && ny <= orientation.most_rows)
+        };
+        let is_direct = || match options.method {
+            Method::Direct => true,
+            Method::Auto => self.chooses_direct().is_some(),
+            _ => false,
+        };
         turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())
     }
 

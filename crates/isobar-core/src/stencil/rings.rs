@@ -29,21 +29,29 @@ pub struct Orientation {
     pub are_flat: bool,
     /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
     pub row: f64,
+    /// The time that one colour of the rows above each other takes beside them.
+    pub half_plane: f64,
     /// The time that a layer of lines across y takes beside them, in units of that of one, as few can be shared by several threads.
     pub plane: f64,
     /// The part by which each cell of a line lengthens the time of all.
     pub line: f64,
     /// The length up to which several threads share a line.
     pub longest_shared: usize,
+    /// The most cells in y.
+    pub most_rows: usize,
 }
 
 impl Orientation {
-    /// Returns the time that a cell takes.
+    /// Returns the time that a cell takes; infinity where a grid is not supported.
     fn time(self, [nx, ny, nz]: [usize; 3]) -> f64 {
         /// Lines that threads do not share.
         const NOT_SHARED: f64 = 8.0;
+        if ny > self.most_rows {
+            return f64::INFINITY;
+        }
         let not_shared = if nz > self.longest_shared { NOT_SHARED } else { 0.0 };
-        (1.0 + self.row / nx as f64 + self.line * nz as f64 + not_shared) * (1.0 + self.plane / ny as f64)
+        let along_x = (self.row + self.half_plane / nz as f64) / nx as f64;
+        (1.0 + along_x + self.line * nz as f64 + not_shared) * if ny > 1 { 1.0 + self.plane / ny as f64 } else { 1.0 }
     }
 }
 
@@ -109,10 +117,16 @@ impl Turns {
             _ => return None,
         };
         let is_flat = shape.nz == 1 || (orientation.are_flat && options.multigrid.smoother == Smoother::Auto);
+        let crosses = has_lines && crossing() >= orientation.upright_from.max(CROSSING);
         // Lines do not solve periodic directions exactly.
-        let stays_flat =
-            || !has_lines || is_periodic[upright[2]] || crossing() < orientation.upright_from.max(CROSSING);
-        Some(Self { order: if is_flat && stays_flat() { flat } else { upright }, ..Self::ONE })
+        let is_flat = is_flat && !(crosses && !is_periodic[upright[2]]);
+        let own = Self { order: if is_flat { flat } else { upright }, ..Self::ONE };
+        let [x, y, z] = own.order;
+        let exchanged = Self { order: if is_flat { [y, x, z] } else { [z, y, x] }, ..Self::ONE };
+        if crosses {
+            return Some(own);
+        }
+        Some(own.or_faster(&[exchanged], (shape, is_periodic), (options, orientation)).unwrap_or(own))
     }
 
     fn of_space(
@@ -121,29 +135,39 @@ impl Turns {
         (options, orientation): (&SolverOptions, Orientation),
         crossing: impl FnOnce() -> f64,
     ) -> Option<Self> {
+        /// Where directions cross by more, lines in z may be what makes iterations few.
+        const MOST_CROSSING: f64 = 1e3;
+        // Of equals the first is taken: rows along y, and the caller's rows as lines, which are nearer each other in memory.
+        let others = [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]].map(|order| Self { order, ..Self::ONE });
+        let best = Self::ONE.or_faster(&others, (shape, is_periodic), (options, orientation));
+        best.filter(|_| crossing() < MOST_CROSSING)
+    }
+
+    /// Returns the order of several in which cells take the least time, where that is much less than in this one.
+    fn or_faster(
+        self,
+        others: &[Self],
+        (shape, is_periodic): (Shape, [bool; 3]),
+        (options, orientation): (&SolverOptions, Orientation),
+    ) -> Option<Self> {
         /// Fewer cells take little time in any order.
         const FEW: usize = 30_000;
-        /// The time in the caller's order over that in another one from which copies in that are worth while.
+        /// The time in this order over that in another one from which copies in that are worth while.
         const GAIN: f64 = 1.3;
         /// The time where lines are periodic, over that where they are not.
         const PERIODIC_LINES: f64 = 1.4;
-        /// Where directions cross by more, lines in z may be what makes iterations few.
-        const MOST_CROSSING: f64 = 1e3;
-        // The first of equals is taken: rows along y, and the caller's rows as lines, which are nearer each other in memory.
-        const OTHERS: [[usize; 3]; 5] = [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]];
-        if shape.cells() < FEW || !options.may_have_lines() || options.multigrid.smoother != Smoother::Auto {
+        let has_lines = options.may_have_lines() && options.multigrid.smoother == Smoother::Auto;
+        if shape.cells() < FEW || !(has_lines || options.method == Method::Direct) {
             return None;
         }
-        let time = |turns: Self| {
+        let time = |turns: &Self| {
             let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
             lines * orientation.time(turns.around(shape).extents())
         };
-        let others = OTHERS.map(|order| Self { order, ..Self::ONE }).into_iter();
-        let best = others
-            .filter(|turns| turns.is_one_copy(shape, is_periodic))
-            .min_by(|a, b| time(*a).total_cmp(&time(*b)))?;
-        let own = Self::of(shape, is_periodic).count() as f64 * time(Self::ONE);
-        (own >= GAIN * time(best) && crossing() < MOST_CROSSING).then_some(best)
+        let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
+        let best = others.min_by(|a, b| time(a).total_cmp(&time(b)))?;
+        let copies = Self::of(self.around(shape), self.of_axes(is_periodic)).count() as f64;
+        (time(best).is_finite() && copies * time(&self) >= GAIN * time(best)).then_some(*best)
     }
 
     /// Returns a property of the solver's directions, given that of the caller's.
@@ -315,10 +339,18 @@ mod tests {
     }
 
     #[test]
-    fn space_has_long_rows_and_short_lines() {
+    fn rows_are_long_and_lines_short() {
         let (options, few) = (SolverOptions::default(), Shape::new(8, 8, 64));
-        let cpu = Orientation { row: 45.0, plane: 6.0, longest_shared: usize::MAX, ..Orientation::default() };
-        let gpu = Orientation { row: 16.0, line: 2.5e-3, longest_shared: 512, ..Orientation::default() };
+        let cpu = Orientation {
+            row: 45.0,
+            half_plane: 300.0,
+            plane: 6.0,
+            longest_shared: usize::MAX,
+            most_rows: usize::MAX,
+            ..Orientation::default()
+        };
+        let gpu =
+            Orientation { row: 16.0, line: 2.5e-3, longest_shared: 512, most_rows: 32767, ..Orientation::default() };
         let turned = |shape: Shape, is_periodic, orientation| {
             let turns = Turns::of_device(shape, is_periodic, (&options, orientation), || 1.0)?;
             let at = [1, 2, 3];
@@ -339,6 +371,17 @@ mod tests {
             let crossing = Turns::of_device(Shape::new(2, 90, 400), [false; 3], (&options, device), || 1e4);
             assert_eq!(crossing, None);
         }
+        // Planes: flat, and upright where a CPU has them so.
+        let [xy, xz, yz] = [Shape::new(20, 3000, 1), Shape::new(20, 1, 3000), Shape::new(1, 20, 3000)];
+        assert_eq!(
+            [xy, xz, yz].map(|shape| turned(shape, [false; 3], cpu)),
+            [Some([3000, 20, 1]), Some([3000, 1, 20]), Some([3000, 1, 20])]
+        );
+        let flat = Orientation { are_flat: true, ..gpu };
+        assert_eq!([xy, xz, yz].map(|shape| turned(shape, [false; 3], flat)), [Some([3000, 20, 1]); 3]);
+        // More rows than a GPU has.
+        let rows = Shape::new(500, 40_000, 1);
+        assert_eq!(turned(rows, [false; 3], flat), Some([40_000, 500, 1]));
         // Lines that are too long for a GPU.
         let long = Shape::new(400, 400, 1000);
         assert_eq!([cpu, gpu].map(|device| turned(long, [false; 3], device).is_some()), [false, true]);

@@ -38,9 +38,11 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         upright_from: 30.0,
         are_flat: false,
         row: 45.0,
+        half_plane: 300.0,
         plane: 6.0,
         line: 0.0,
         longest_shared: usize::MAX,
+        most_rows: usize::MAX,
     };
 
     /// Returns what the grid of a solver with these options is, given the stencil's.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::direct::{Basis, Separable, Symmetry, Trig};
+use isobar_core::direct::{AxisMatrix, Basis, Separable, Symmetry, Trig, has_small_factors, trig_of};
 use isobar_core::error::Result;
 
 use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Source, kernels};
@@ -17,17 +17,28 @@ const PRODUCT_BYTES: usize = 2 * STAGE * size_of::<f64>();
 /// Threads per block of products.
 const THREADS: usize = 256;
 /// Lengths of axes that are transformed: for shorter axes products are faster, longer ones do not fit (`docs/notes/direct.md`).
-const FAST: std::ops::RangeInclusive<usize> = 128..=2048;
+const FAST: std::ops::RangeInclusive<usize> = 128..=8192;
+/// The longest axis for which matrices of products are worth while: they have n² numbers.
+const LONGEST_PRODUCTS: usize = 4096;
 
-/// Returns the pairs of lines per block: fewer for long lines, but at least as many as fill a memory sector.
+/// Returns the pairs of lines per block: fewer for long lines, and as many as fill a memory sector where these fit.
 fn pairs(n: usize) -> usize {
-    if n < 256 {
-        8
-    } else if n <= 512 {
-        4
-    } else {
-        2
+    match n {
+        ..256 => 8,
+        256..=512 => 4,
+        513..=2048 => 2,
+        _ => 1,
     }
+}
+
+/// Returns the numbers of a line that a thread has, as in fourier.cu.
+fn numbers_a_thread(n: usize) -> usize {
+    if n * pairs(n) > 4096 { 16 } else { 8 }
+}
+
+/// Returns whether an axis is transformed, or its products are worth while.
+pub(super) fn pays(cuda: &Cuda, factor: &AxisMatrix) -> bool {
+    factor.len() <= LONGEST_PRODUCTS || kind_of(cuda, factor.len(), trig_of(factor)).is_some()
 }
 
 /// Returns the shared memory of a block: a complex number per cell of a pair of lines, with gaps, as in fourier.cu.
@@ -42,15 +53,15 @@ pub fn source(n: usize, is_along_x: bool, is_back: bool) -> Source {
     source.define("ALONG_X", flag(is_along_x)).define("BACK", flag(is_back))
 }
 
-/// Returns the number of an axis's transform if it is fast on a GPU.
-fn kind_of(basis: &Basis) -> Option<i32> {
-    let kind = match basis.trig()? {
+/// Returns the number of the transform of an axis of n cells if it is fast on a GPU.
+fn kind_of(cuda: &Cuda, n: usize, trig: Option<Trig>) -> Option<i32> {
+    let kind = match trig? {
         Trig::Cosine => 0,
         Trig::Sine => 1,
         Trig::Fourier => 2,
         _ => return None,
     };
-    is_transformed(basis.len()).then_some(kind)
+    is_transformed(cuda, n).then_some(kind)
 }
 
 /// A matrix in the two parts of a product, see direct.cu.
@@ -195,13 +206,9 @@ pub(super) struct Axis {
 /// The name of every transform kernel.
 const TRANSFORM: &str = "transform";
 
-/// Returns whether n has only factors that a transform supports.
-fn is_transformed(n: usize) -> bool {
-    let mut rest = n;
-    while let Some(factor) = [2, 3, 5].into_iter().find(|&factor| rest.is_multiple_of(factor)) {
-        rest /= factor;
-    }
-    rest == 1 && FAST.contains(&n)
+/// Returns whether a GPU has room for transforms of n cells, and n has only factors that they support.
+fn is_transformed(cuda: &Cuda, n: usize) -> bool {
+    FAST.contains(&n) && has_small_factors(n) && transform_bytes(n) <= cuda.context().shared_memory
 }
 
 /// Returns exp(−2πi k/n), then exp(−πi k/2n), as real and imaginary parts.
@@ -226,7 +233,7 @@ impl Axis {
         let (axis, n) = (factors.across[which], basis.len());
         let send = |values: &[f64], what: &str| Buffer::from_slice(context, values, what);
         let is_along_x = axis == 0;
-        let (by, values, of_constant) = match kind_of(basis) {
+        let (by, values, of_constant) = match kind_of(cuda, n, basis.trig()) {
             Some(kind) => {
                 let modules = [false, true].map(|is_back| cuda.module(source(n, is_along_x, is_back)));
                 for module in &modules {
@@ -313,8 +320,7 @@ impl Axis {
                     .with(roots.start())
                     .with(from)
                     .with(to);
-                // Eight numbers per thread, as in fourier.cu.
-                let threads = (n * width / 8).next_multiple_of(32);
+                let threads = (n * width).div_ceil(numbers_a_thread(*n)).next_multiple_of(32);
                 let kernel = (&*modules[usize::from(is_back)], TRANSFORM);
                 launch(kernel, [lines.div_ceil(2 * width), threads], transform_bytes(*n), arguments)
             }

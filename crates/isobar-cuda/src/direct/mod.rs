@@ -68,6 +68,11 @@ struct Direct {
     work: [Buffer; 2],
 }
 
+/// Returns whether both transformed axes have fast transforms, or products that are worth while.
+pub(crate) fn pays(backend: &Cuda, factors: &Separable) -> bool {
+    factors.factors.iter().all(|factor| axis::pays(backend, factor))
+}
+
 /// Makes the solver of a separable matrix.
 pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Result<SharedDirect<Cuda>> {
     Ok(Arc::new(Mutex::new(Direct::new(backend, layout, factors)?)))

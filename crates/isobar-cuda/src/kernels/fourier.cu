@@ -5,7 +5,9 @@
 // numbers of one butterfly, or of a few, in registers, and exchanges them through shared memory.
 #include "intrinsics.cuh"
 
-constexpr int THREADS = (N * PAIRS / 8 + 31) / 32 * 32;
+// The numbers of a thread: more where blocks would be too large for the registers of a butterfly.
+constexpr int EACH = N * PAIRS > 4096 ? 16 : 8;
+constexpr int THREADS = ((N * PAIRS + EACH - 1) / EACH + 31) / 32 * 32;
 
 typedef double2 Complex;
 
