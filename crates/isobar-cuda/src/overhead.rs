@@ -1,7 +1,7 @@
 //! The memory that CUDA takes beside vectors and coefficients.
 
 use isobar_core::build::Overhead;
-use isobar_core::stencil::rings::Orientation;
+use isobar_core::stencil::orientation::Orientation;
 
 use crate::vector::MOST_ROWS;
 
@@ -26,6 +26,7 @@ pub const OVERHEAD: Overhead = Overhead {
         line: 2.5e-3,
         longest_shared: 512,
         most_rows: MOST_ROWS,
+        has_rows_of_factors: false,
     },
     stores_faces: true,
 };

@@ -1,7 +1,7 @@
 //! Transfers of a caller's arrays to the device and back.
 
 use crate::array::average_copies;
-use crate::stencil::rings::Turns;
+use crate::stencil::turns::Turns;
 use crate::{
     ArrayView, ArrayViewMut, Backend, DeviceArray, Error, Layout, Patch, Real, Result, Shape, Slab, Source, Target,
 };

@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::policy::begin::{AfterBox, Beginning, Direct, begin};
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
-use crate::stencil::rings::Turns;
+use crate::stencil::turns::Turns;
 use crate::stencil::{Stencil, Supports, Update};
 use crate::{AggregateMap, Error, Layout, Result, Scalar, Shape, Source, Target};
 

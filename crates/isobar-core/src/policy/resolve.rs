@@ -24,6 +24,16 @@ impl SolverOptions {
             && self.deflation.is_none()
     }
 
+    /// Returns whether these options lead to conjugate gradients with an incomplete factorisation of the whole grid.
+    pub(crate) fn has_factors(&self) -> bool {
+        matches!(self.method, Method::Auto | Method::Cg)
+            && matches!(
+                self.preconditioner,
+                Preconditioner::Ic { block: None } | Preconditioner::Mic { block: None, .. }
+            )
+            && self.deflation.is_none()
+    }
+
     /// Returns whether the storage of cycles is left open, and they precondition conjugate gradients in double precision: with
     /// this method and this preconditioner where these are left open too.
     pub(crate) fn leaves_cycles_open(&self, method: Method, preconditioner: Preconditioner) -> bool {

@@ -294,7 +294,7 @@ mod tests {
     use crate::execute::Serial;
     use crate::problem::random;
     use crate::stencil::Side;
-    use crate::stencil::rings::Turns;
+    use crate::stencil::turns::Turns;
 
     /// Finds components cell by cell, numbered in the order of their first cells.
     fn walked(stencil: &Diffusion) -> Vec<u32> {

@@ -4,7 +4,7 @@
 //! here and along the other there is reduced by neither. Where z crosses x or y, lines in z on all grids, and the other direction halved,
 //! reduce it (Schaffer, SIAM J. Sci. Comput. 20, 1998). Where x and y of a plane cross, it is solved upright, so that y is z.
 
-use super::rings::Turns;
+use super::turns::Turns;
 use crate::layout::Shape;
 use crate::policy::direct::CROSSING;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::aggregation::Found;
 use super::diffusion::{Carried, Known};
-use super::rings::{Orientation, Turns};
+use super::orientation::Orientation;
 use super::spread::KnownShift;
+use super::turns::Turns;
 use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_near, nearest, separate};
 use crate::layout::Axis;
@@ -78,7 +79,7 @@ impl Stencil for Diffusion {
     }
 
     fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
-        let turns = Turns::of_device(self.shape, self.periodic(), (options, orientation), || self.crossing().most());
+        let turns = orientation.turns(self.shape, self.periodic(), options, || self.crossing().most());
         /// Cells of a row from which on a direct solve takes about the same time in any order.
         const ROW: usize = 8;
         let Shape { nx, ny, .. } = self.shape;
@@ -87,7 +88,7 @@ impl Stencil for Diffusion {
         };
         let is_direct = || match options.method {
             Method::Direct => true,
-            Method::Auto => self.chooses_direct().is_some(),
+            Method::Auto => options.leaves_all_open() && self.chooses_direct().is_some(),
             _ => false,
         };
         turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())

@@ -25,15 +25,16 @@ pub mod halving;
 pub mod hierarchy;
 pub mod matrix_market;
 pub mod modes;
+pub mod orientation;
 mod own;
 pub mod point_levels;
-pub mod rings;
 mod spread;
 mod stored_matrix;
 mod supports;
 pub mod tensor_levels;
 mod tensor_product;
 mod tensor_product_stencil;
+pub mod turns;
 
 use std::borrow::Cow;
 
@@ -42,7 +43,8 @@ pub use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::{Choice, Trial};
 use crate::{Result, Shape};
-use rings::{Orientation, Turns};
+use orientation::Orientation;
+use turns::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub(crate) use aggregation::connected;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::hierarchy::{Hierarchy, Update};
-use super::rings::{Orientation, Turns};
+use super::orientation::Orientation;
+use super::turns::Turns;
 use super::{Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
@@ -43,6 +44,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         line: 0.0,
         longest_shared: usize::MAX,
         most_rows: usize::MAX,
+        has_rows_of_factors: true,
     };
 
     /// Returns what the grid of a solver with these options is, given the stencil's.

@@ -119,7 +119,7 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<f64>> {
 
 impl Supports<stencil::Diffusion> for Cuda {
     type Operator<T: Real> = SevenPoint<Passes<T>>;
-    const ORIENTATION: isobar_core::stencil::rings::Orientation = OVERHEAD.orientation;
+    const ORIENTATION: isobar_core::stencil::orientation::Orientation = OVERHEAD.orientation;
 
     fn choice(
         &self,

@@ -3,7 +3,8 @@
 use crate::layout::Shape;
 use crate::options::{CyclePrecision, Method, SolverOptions};
 use crate::policy::Choice;
-use crate::stencil::rings::{Orientation, Turns};
+use crate::stencil::orientation::Orientation;
+use crate::stencil::turns::Turns;
 use crate::stencil::{Axis, Coefficients, Crossing, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// The properties of a matrix that determine its memory.
@@ -104,7 +105,7 @@ impl MatrixSize {
     /// Returns the matrix that a solver with these options works with, on copies of odd periodic directions or with directions in a device's order,
     /// and whether that is a copy in another order.
     pub(super) fn around(&self, options: &SolverOptions, orientation: Orientation) -> (Self, bool) {
-        let turns = Turns::of_device(self.shape, self.is_periodic, (options, orientation), || self.crossing.most());
+        let turns = orientation.turns(self.shape, self.is_periodic, options, || self.crossing.most());
         let turns = turns.unwrap_or_else(|| Turns::of(self.shape, self.is_periodic));
         let (strengths, is_periodic) = (turns.of_axes(self.strengths), turns.of_axes(self.is_periodic));
         let around = Self {

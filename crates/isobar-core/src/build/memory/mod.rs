@@ -17,7 +17,7 @@ use crate::solver::{bicgstab, cg};
 use crate::stencil::TensorProduct;
 use crate::stencil::galerkin::sizes::level_sizes;
 use crate::stencil::halving::{End, halvings};
-use crate::stencil::rings::Orientation;
+use crate::stencil::orientation::Orientation;
 use crate::{Layout, Precision, Result, Shape};
 
 pub use matrix_size::{MatrixKind, MatrixSize};

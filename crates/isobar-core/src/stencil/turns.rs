@@ -5,55 +5,11 @@
 //! copy, A u = b has the solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
-//!
-//! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
-//! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
-//!
-//! In space rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least
-//! time. Directions change places where that saves much of it; coefficients and callers' arrays are then copied in another order.
 
 use std::sync::Arc;
 
 use crate::execute::{Host, shared};
-use crate::options::{Method, Smoother, SolverOptions};
-use crate::policy::direct::CROSSING;
 use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
-
-/// What decides the order in which the solvers of a device have a grid's directions. Measured: docs/notes/diffusion-multigrid.md, "Directions that
-/// cross" and "The order of directions".
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Orientation {
-    /// The factor by which directions cross from which planes are upright.
-    pub upright_from: f64,
-    /// Whether other planes are flat. Otherwise those with one cell in x or y are upright.
-    pub are_flat: bool,
-    /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
-    pub row: f64,
-    /// The time that one colour of the rows above each other takes beside them.
-    pub half_plane: f64,
-    /// The time that a layer of lines across y takes beside them, in units of that of one, as few can be shared by several threads.
-    pub plane: f64,
-    /// The part by which each cell of a line lengthens the time of all.
-    pub line: f64,
-    /// The length up to which several threads share a line.
-    pub longest_shared: usize,
-    /// The most cells in y.
-    pub most_rows: usize,
-}
-
-impl Orientation {
-    /// Returns the time that a cell takes; infinity where a grid is not supported.
-    fn time(self, [nx, ny, nz]: [usize; 3]) -> f64 {
-        /// Lines that threads do not share.
-        const NOT_SHARED: f64 = 8.0;
-        if ny > self.most_rows {
-            return f64::INFINITY;
-        }
-        let not_shared = if nz > self.longest_shared { NOT_SHARED } else { 0.0 };
-        let along_x = (self.row + self.half_plane / nz as f64) / nx as f64;
-        (1.0 + along_x + self.line * nz as f64 + not_shared) * if ny > 1 { 1.0 + self.plane / ny as f64 } else { 1.0 }
-    }
-}
 
 /// The number of copies of the caller's grid in a solver's grid, along x and y, or the order of its directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +21,13 @@ pub struct Turns {
 }
 
 /// The order of a caller's directions.
-const SAME: [usize; 3] = [0, 1, 2];
+pub(super) const SAME: [usize; 3] = [0, 1, 2];
 
 impl Turns {
     /// One copy: the solver's grid is the caller's.
     pub const ONE: Self = Self { x: 1, y: 1, order: SAME };
     /// A plane whose rows are the solver's layers.
-    pub const UPRIGHT: Self = Self { order: [0, 2, 1], ..Self::ONE };
+    pub const UPRIGHT: Self = Self { x: 1, y: 1, order: [0, 2, 1] };
 
     /// Returns the fewest copies that make periodic x and y even.
     pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
@@ -79,95 +35,14 @@ impl Turns {
         Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]), ..Self::ONE }
     }
 
-    /// Returns the order in which a device's solver with these options has a grid's directions, which cross by `crossing()`; nothing where it is
-    /// the caller's.
-    pub(crate) fn of_device(
-        shape: Shape,
-        is_periodic: [bool; 3],
-        (options, orientation): (&SolverOptions, Orientation),
-        crossing: impl FnOnce() -> f64,
-    ) -> Option<Self> {
-        let turned = if shape.extents().contains(&1) {
-            Self::of_plane(shape, is_periodic, (options, orientation), crossing)?
-        } else {
-            Self::of_space(shape, is_periodic, (options, orientation), crossing)?
-        };
-        (turned != Self::ONE && turned.is_one_copy(shape, is_periodic)).then_some(turned)
+    /// Returns the order of directions in which the caller's are these.
+    pub(crate) fn in_order(order: [usize; 3]) -> Self {
+        Self { order, ..Self::ONE }
     }
 
     /// Returns whether a solver's grid with directions in this order needs no copies.
-    fn is_one_copy(self, shape: Shape, is_periodic: [bool; 3]) -> bool {
+    pub(super) fn is_one_copy(self, shape: Shape, is_periodic: [bool; 3]) -> bool {
         Self::of(self.around(shape), self.of_axes(is_periodic)).count() == 1
-    }
-
-    fn of_plane(
-        shape: Shape,
-        is_periodic: [bool; 3],
-        (options, orientation): (&SolverOptions, Orientation),
-        crossing: impl FnOnce() -> f64,
-    ) -> Option<Self> {
-        let has_lines = options.may_have_lines();
-        if !has_lines && options.method != Method::Direct {
-            return None;
-        }
-        let [flat, upright] = match shape.extents().map(|n| n > 1) {
-            [true, true, false] => [SAME, [0, 2, 1]],
-            [true, false, true] => [[0, 2, 1], SAME],
-            [false, true, true] => [[1, 2, 0], [1, 0, 2]],
-            _ => return None,
-        };
-        let is_flat = shape.nz == 1 || (orientation.are_flat && options.multigrid.smoother == Smoother::Auto);
-        let crosses = has_lines && crossing() >= orientation.upright_from.max(CROSSING);
-        // Lines do not solve periodic directions exactly.
-        let is_flat = is_flat && !(crosses && !is_periodic[upright[2]]);
-        let own = Self { order: if is_flat { flat } else { upright }, ..Self::ONE };
-        let [x, y, z] = own.order;
-        let exchanged = Self { order: if is_flat { [y, x, z] } else { [z, y, x] }, ..Self::ONE };
-        if crosses {
-            return Some(own);
-        }
-        Some(own.or_faster(&[exchanged], (shape, is_periodic), (options, orientation)).unwrap_or(own))
-    }
-
-    fn of_space(
-        shape: Shape,
-        is_periodic: [bool; 3],
-        (options, orientation): (&SolverOptions, Orientation),
-        crossing: impl FnOnce() -> f64,
-    ) -> Option<Self> {
-        /// Where directions cross by more, lines in z may be what makes iterations few.
-        const MOST_CROSSING: f64 = 1e3;
-        // Of equals the first is taken: rows along y, and the caller's rows as lines, which are nearer each other in memory.
-        let others = [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]].map(|order| Self { order, ..Self::ONE });
-        let best = Self::ONE.or_faster(&others, (shape, is_periodic), (options, orientation));
-        best.filter(|_| crossing() < MOST_CROSSING)
-    }
-
-    /// Returns the order of several in which cells take the least time, where that is much less than in this one.
-    fn or_faster(
-        self,
-        others: &[Self],
-        (shape, is_periodic): (Shape, [bool; 3]),
-        (options, orientation): (&SolverOptions, Orientation),
-    ) -> Option<Self> {
-        /// Fewer cells take little time in any order.
-        const FEW: usize = 30_000;
-        /// The time in this order over that in another one from which copies in that are worth while.
-        const GAIN: f64 = 1.3;
-        /// The time where lines are periodic, over that where they are not.
-        const PERIODIC_LINES: f64 = 1.4;
-        let has_lines = options.may_have_lines() && options.multigrid.smoother == Smoother::Auto;
-        if shape.cells() < FEW || !(has_lines || options.method == Method::Direct) {
-            return None;
-        }
-        let time = |turns: &Self| {
-            let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
-            lines * orientation.time(turns.around(shape).extents())
-        };
-        let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
-        let best = others.min_by(|a, b| time(a).total_cmp(&time(b)))?;
-        let copies = Self::of(self.around(shape), self.of_axes(is_periodic)).count() as f64;
-        (time(best).is_finite() && copies * time(&self) >= GAIN * time(best)).then_some(*best)
     }
 
     /// Returns a property of the solver's directions, given that of the caller's.
@@ -302,7 +177,6 @@ mod tests {
     use super::*;
 
     use crate::array::average_copies;
-    use crate::options::Preconditioner;
     use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread, Stencil};
 
     #[test]
@@ -339,91 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_long_and_lines_short() {
-        let (options, few) = (SolverOptions::default(), Shape::new(8, 8, 64));
-        let cpu = Orientation {
-            row: 45.0,
-            half_plane: 300.0,
-            plane: 6.0,
-            longest_shared: usize::MAX,
-            most_rows: usize::MAX,
-            ..Orientation::default()
-        };
-        let gpu =
-            Orientation { row: 16.0, line: 2.5e-3, longest_shared: 512, most_rows: 32767, ..Orientation::default() };
-        let turned = |shape: Shape, is_periodic, orientation| {
-            let turns = Turns::of_device(shape, is_periodic, (&options, orientation), || 1.0)?;
-            let at = [1, 2, 3];
-            assert_eq!(turns.callers_cell(turns.of_axes(at)), at);
-            assert_eq!(turns.once(turns.around(shape)), shape);
-            assert!(turns.moves(shape));
-            Some(turns.around(shape).extents())
-        };
-        for device in [cpu, gpu] {
-            for shape in [few, Shape::new(64, 64, 64), Shape::new(300, 90, 20), Shape::new(600, 600, 600)] {
-                assert_eq!(turned(shape, [false; 3], device), None, "{shape}");
-            }
-            assert_eq!(turned(Shape::new(2, 90, 400), [false; 3], device), Some([400, 90, 2]));
-            assert_eq!(turned(Shape::new(20, 100, 200), [false; 3], device), Some([200, 100, 20]));
-            // An odd periodic direction is solved by lines rather than on two copies.
-            assert_eq!(turned(Shape::new(200, 15, 60), [false, true, false], device), Some([200, 60, 15]));
-            assert_eq!(turned(Shape::new(201, 15, 60), [true, true, false], device), None);
-            let crossing = Turns::of_device(Shape::new(2, 90, 400), [false; 3], (&options, device), || 1e4);
-            assert_eq!(crossing, None);
-        }
-        // Planes: flat, and upright where a CPU has them so.
-        let [xy, xz, yz] = [Shape::new(20, 3000, 1), Shape::new(20, 1, 3000), Shape::new(1, 20, 3000)];
-        assert_eq!(
-            [xy, xz, yz].map(|shape| turned(shape, [false; 3], cpu)),
-            [Some([3000, 20, 1]), Some([3000, 1, 20]), Some([3000, 1, 20])]
-        );
-        let flat = Orientation { are_flat: true, ..gpu };
-        assert_eq!([xy, xz, yz].map(|shape| turned(shape, [false; 3], flat)), [Some([3000, 20, 1]); 3]);
-        // More rows than a GPU has.
-        let rows = Shape::new(500, 40_000, 1);
-        assert_eq!(turned(rows, [false; 3], flat), Some([40_000, 500, 1]));
-        // Lines that are too long for a GPU.
-        let long = Shape::new(400, 400, 1000);
-        assert_eq!([cpu, gpu].map(|device| turned(long, [false; 3], device).is_some()), [false, true]);
-        let given = SolverOptions { preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
-        assert_eq!(Turns::of_device(long, [false; 3], (&given, gpu), || 1.0), None);
-    }
-
-    #[test]
-    fn planes_lie_as_a_device_has_them() {
-        let options = SolverOptions::default();
-        let plane = |shape: Shape, is_periodic, are_flat, crossing| {
-            let planes = Orientation { upright_from: 100.0, are_flat, ..Orientation::default() };
-            let turns = Turns::of_device(shape, is_periodic, (&options, planes), || crossing);
-            let around = turns.unwrap_or(Turns::ONE).around(shape);
-            assert_eq!(turns.unwrap_or(Turns::ONE).once(around), shape);
-            around.extents()
-        };
-        let [xy, xz, yz] = [Shape::new(4, 6, 1), Shape::new(4, 1, 6), Shape::new(1, 4, 6)];
-        for shape in [xy, xz, yz] {
-            let is_flat = shape == xy;
-            assert_eq!(plane(shape, [false; 3], true, 0.0), [4, 6, 1]);
-            assert_eq!(plane(shape, [false; 3], false, 0.0), if is_flat { [4, 6, 1] } else { [4, 1, 6] });
-            assert_eq!(plane(shape, [false; 3], true, 100.0), [4, 1, 6]);
-            assert_eq!(plane(shape, [false; 3], false, 100.0), [4, 1, 6]);
-        }
-        // Lines in a periodic direction are not solved exactly, and copies of an odd one are those of the caller's grid.
-        assert_eq!(plane(xy, [false, true, false], false, 100.0), [4, 6, 1]);
-        assert_eq!(plane(xz, [false, false, true], true, 100.0), [4, 6, 1]);
-        assert_eq!(plane(Shape::new(1, 5, 6), [false, true, false], false, 0.0), [1, 5, 6]);
-        assert_eq!(plane(Shape::new(4, 6, 2), [false; 3], true, 100.0), [4, 6, 2]);
-        let turns = Turns { order: [1, 2, 0], ..Turns::ONE };
-        assert_eq!(turns.describe(yz).as_deref(), Some("solved as 4×6×1 cells, with y, z, x of the grid as x, y, z"));
-        assert_eq!(
-            (turns.of_axes(['x', 'y', 'z']), turns.of_pairs(["xy", "xz", "yz"])),
-            (['y', 'z', 'x'], ["yz", "xy", "xz"])
-        );
-    }
-
-    #[test]
     fn what_is_said_of_cells_names_those_of_the_caller() {
         let shape = Shape::new(1, 4, 6);
-        let turns = Turns { order: [1, 2, 0], ..Turns::ONE };
+        let turns = Turns::in_order([1, 2, 0]);
         let mut shift = vec![1.0; shape.cells()];
         shift[shape.number([0, 3, 2])] = -1.0;
         let stencil = Diffusion::of_field(shape, vec![1.0; 24], [1.0; 3], Some(shift), [[Side::Fixed; 2]; 3]).unwrap();

@@ -1,0 +1,230 @@
+//! The order in which the solvers of a device have a grid's directions. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross" and
+//! "The order of directions".
+//!
+//! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
+//! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
+//!
+//! Rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least time.
+//! Directions change places where that saves much of it; coefficients and callers' arrays are then copied in another order.
+
+use super::turns::{SAME, Turns};
+use crate::Shape;
+use crate::options::{Method, Smoother, SolverOptions};
+use crate::policy::direct::CROSSING;
+
+/// What decides the order of directions on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Orientation {
+    /// The factor by which directions cross from which planes are upright.
+    pub upright_from: f64,
+    /// Whether other planes are flat. Otherwise those with one cell in x or y are upright.
+    pub are_flat: bool,
+    /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
+    pub row: f64,
+    /// The time that one colour of the rows above each other takes beside them.
+    pub half_plane: f64,
+    /// The time that a layer of lines across y takes beside them, in units of that of one, as few can be shared by several threads.
+    pub plane: f64,
+    /// The part by which each cell of a line lengthens the time of all.
+    pub line: f64,
+    /// The length up to which several threads share a line.
+    pub longest_shared: usize,
+    /// The most cells in y.
+    pub most_rows: usize,
+    /// Whether incomplete factorisations gain by long rows as well.
+    pub has_rows_of_factors: bool,
+}
+
+impl Orientation {
+    /// Returns the order in which a solver with these options has a grid's directions, which cross by `crossing()`; nothing where it is the
+    /// caller's.
+    pub(crate) fn turns(
+        self,
+        shape: Shape,
+        is_periodic: [bool; 3],
+        options: &SolverOptions,
+        crossing: impl FnOnce() -> f64,
+    ) -> Option<Turns> {
+        /// Where directions of a grid in space cross by more, lines in z may be what makes iterations few.
+        const MOST_CROSSING: f64 = 1e3;
+        let is_plane = shape.extents().contains(&1);
+        let has_lines = options.may_have_lines();
+        let is_open = has_lines && options.multigrid.smoother == Smoother::Auto;
+        let grid = (shape, is_periodic);
+        let turned = if options.has_factors() && self.has_rows_of_factors {
+            let others: Vec<_> =
+                others().into_iter().filter(|turns| !is_plane || turns.around(shape).nz == 1).collect();
+            Self { half_plane: 0.0, ..self }.faster(Turns::ONE, &others, grid)
+        } else if !has_lines && options.method != Method::Direct {
+            None
+        } else if is_plane {
+            self.of_plane(grid, [has_lines, is_open], crossing)
+        } else if is_open || options.method == Method::Direct {
+            self.faster(Turns::ONE, &others(), grid).filter(|_| crossing() < MOST_CROSSING)
+        } else {
+            None
+        }?;
+        (turned != Turns::ONE && turned.is_one_copy(shape, is_periodic)).then_some(turned)
+    }
+
+    /// Returns how a plane lies, for a solver that may have lines, or whose smoother is left open.
+    fn of_plane(
+        self,
+        (shape, is_periodic): (Shape, [bool; 3]),
+        [has_lines, is_open]: [bool; 2],
+        crossing: impl FnOnce() -> f64,
+    ) -> Option<Turns> {
+        let [flat, upright] = match shape.extents().map(|n| n > 1) {
+            [true, true, false] => [SAME, [0, 2, 1]],
+            [true, false, true] => [[0, 2, 1], SAME],
+            [false, true, true] => [[1, 2, 0], [1, 0, 2]],
+            _ => return None,
+        };
+        let crosses = has_lines && crossing() >= self.upright_from.max(CROSSING);
+        // Lines do not solve periodic directions exactly.
+        let stays_flat = !crosses || is_periodic[upright[2]];
+        let is_flat = stays_flat && (shape.nz == 1 || (self.are_flat && (is_open || !has_lines)));
+        let own @ [x, y, z] = if is_flat { flat } else { upright };
+        let exchanged = Turns::in_order(if is_flat { [y, x, z] } else { [z, y, x] });
+        let own = Turns::in_order(own);
+        if crosses || (has_lines && !is_open) {
+            return Some(own);
+        }
+        Some(self.faster(own, &[exchanged], (shape, is_periodic)).unwrap_or(own))
+    }
+
+    /// Returns the order of several in which cells take the least time, where that is much less than in this one.
+    fn faster(self, own: Turns, others: &[Turns], (shape, is_periodic): (Shape, [bool; 3])) -> Option<Turns> {
+        /// Fewer cells take little time in any order.
+        const FEW: usize = 30_000;
+        /// The time in one order over that in another from which copies in that are worth while.
+        const GAIN: f64 = 1.3;
+        /// The time where lines are periodic, over that where they are not.
+        const PERIODIC_LINES: f64 = 1.4;
+        if shape.cells() < FEW {
+            return None;
+        }
+        let time = |turns: &Turns| {
+            let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
+            lines * self.time(turns.around(shape))
+        };
+        let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
+        let best = others.min_by(|a, b| time(a).total_cmp(&time(b)))?;
+        let copies = Turns::of(own.around(shape), own.of_axes(is_periodic)).count() as f64;
+        (time(best).is_finite() && copies * time(&own) >= GAIN * time(best)).then_some(*best)
+    }
+
+    /// Returns the time that a cell takes; infinity where a grid is not supported.
+    fn time(self, Shape { nx, ny, nz }: Shape) -> f64 {
+        /// Lines that threads do not share.
+        const NOT_SHARED: f64 = 8.0;
+        if ny > self.most_rows {
+            return f64::INFINITY;
+        }
+        let not_shared = if nz > self.longest_shared { NOT_SHARED } else { 0.0 };
+        let along_x = (self.row + self.half_plane / nz as f64) / nx as f64;
+        (1.0 + along_x + self.line * nz as f64 + not_shared) * if ny > 1 { 1.0 + self.plane / ny as f64 } else { 1.0 }
+    }
+}
+
+/// Returns all orders but the caller's. Of equals the first is taken: the caller's rows become lines, so that neighbours are near each other in
+/// memory.
+fn others() -> [Turns; 5] {
+    [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]].map(Turns::in_order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Preconditioner;
+
+    #[test]
+    fn rows_are_long_and_lines_short() {
+        let (options, few) = (SolverOptions::default(), Shape::new(8, 8, 64));
+        let cpu = Orientation {
+            row: 45.0,
+            half_plane: 300.0,
+            plane: 6.0,
+            longest_shared: usize::MAX,
+            most_rows: usize::MAX,
+            has_rows_of_factors: true,
+            ..Orientation::default()
+        };
+        let gpu =
+            Orientation { row: 16.0, line: 2.5e-3, longest_shared: 512, most_rows: 32767, ..Orientation::default() };
+        let turned = |shape: Shape, is_periodic, orientation: Orientation| {
+            let turns = orientation.turns(shape, is_periodic, &options, || 1.0)?;
+            let at = [1, 2, 3];
+            assert_eq!(turns.callers_cell(turns.of_axes(at)), at);
+            assert_eq!(turns.once(turns.around(shape)), shape);
+            assert!(turns.moves(shape));
+            Some(turns.around(shape).extents())
+        };
+        for device in [cpu, gpu] {
+            for shape in [few, Shape::new(64, 64, 64), Shape::new(300, 90, 20), Shape::new(600, 600, 600)] {
+                assert_eq!(turned(shape, [false; 3], device), None, "{shape}");
+            }
+            assert_eq!(turned(Shape::new(2, 90, 400), [false; 3], device), Some([400, 90, 2]));
+            assert_eq!(turned(Shape::new(20, 100, 200), [false; 3], device), Some([200, 100, 20]));
+            // An odd periodic direction is solved by lines rather than on two copies.
+            assert_eq!(turned(Shape::new(200, 15, 60), [false, true, false], device), Some([200, 60, 15]));
+            assert_eq!(turned(Shape::new(201, 15, 60), [true, true, false], device), None);
+            let crossing = device.turns(Shape::new(2, 90, 400), [false; 3], &options, || 1e4);
+            assert_eq!(crossing, None);
+        }
+        // Planes: flat, and upright where a CPU has them so.
+        let [xy, xz, yz] = [Shape::new(20, 3000, 1), Shape::new(20, 1, 3000), Shape::new(1, 20, 3000)];
+        assert_eq!(
+            [xy, xz, yz].map(|shape| turned(shape, [false; 3], cpu)),
+            [Some([3000, 20, 1]), Some([3000, 1, 20]), Some([3000, 1, 20])]
+        );
+        let flat = Orientation { are_flat: true, ..gpu };
+        assert_eq!([xy, xz, yz].map(|shape| turned(shape, [false; 3], flat)), [Some([3000, 20, 1]); 3]);
+        // More rows than a GPU has.
+        let rows = Shape::new(500, 40_000, 1);
+        assert_eq!(turned(rows, [false; 3], flat), Some([40_000, 500, 1]));
+        // Lines that are too long for a GPU.
+        let long = Shape::new(400, 400, 1000);
+        assert_eq!([cpu, gpu].map(|device| turned(long, [false; 3], device).is_some()), [false, true]);
+        // Incomplete factorisations on a CPU.
+        let mic = Preconditioner::Mic { relaxation: 1.0, block: None };
+        let factors = SolverOptions { method: Method::Cg, preconditioner: mic, ..SolverOptions::default() };
+        let thin = Shape::new(1, 300, 200);
+        let turned_by = |device: Orientation| device.turns(thin, [false; 3], &factors, || 1.0);
+        assert_eq!(turned_by(cpu).map(|turns| turns.around(thin).extents()), Some([300, 200, 1]));
+        assert_eq!(turned_by(gpu), None);
+        let given = SolverOptions { preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
+        assert_eq!(gpu.turns(long, [false; 3], &given, || 1.0), None);
+    }
+
+    #[test]
+    fn planes_lie_as_a_device_has_them() {
+        let options = SolverOptions::default();
+        let plane = |shape: Shape, is_periodic, are_flat, crossing| {
+            let planes = Orientation { upright_from: 100.0, are_flat, ..Orientation::default() };
+            let turns = planes.turns(shape, is_periodic, &options, || crossing);
+            let around = turns.unwrap_or(Turns::ONE).around(shape);
+            assert_eq!(turns.unwrap_or(Turns::ONE).once(around), shape);
+            around.extents()
+        };
+        let [xy, xz, yz] = [Shape::new(4, 6, 1), Shape::new(4, 1, 6), Shape::new(1, 4, 6)];
+        for shape in [xy, xz, yz] {
+            let is_flat = shape == xy;
+            assert_eq!(plane(shape, [false; 3], true, 0.0), [4, 6, 1]);
+            assert_eq!(plane(shape, [false; 3], false, 0.0), if is_flat { [4, 6, 1] } else { [4, 1, 6] });
+            assert_eq!(plane(shape, [false; 3], true, 100.0), [4, 1, 6]);
+            assert_eq!(plane(shape, [false; 3], false, 100.0), [4, 1, 6]);
+        }
+        // Lines in a periodic direction are not solved exactly, and copies of an odd one are those of the caller's grid.
+        assert_eq!(plane(xy, [false, true, false], false, 100.0), [4, 6, 1]);
+        assert_eq!(plane(xz, [false, false, true], true, 100.0), [4, 6, 1]);
+        assert_eq!(plane(Shape::new(1, 5, 6), [false, true, false], false, 0.0), [1, 5, 6]);
+        assert_eq!(plane(Shape::new(4, 6, 2), [false; 3], true, 100.0), [4, 6, 2]);
+        let turns = Turns::in_order([1, 2, 0]);
+        assert_eq!(turns.describe(yz).as_deref(), Some("solved as 4×6×1 cells, with y, z, x of the grid as x, y, z"));
+        assert_eq!(
+            (turns.of_axes(['x', 'y', 'z']), turns.of_pairs(["xy", "xz", "yz"])),
+            (['y', 'z', 'x'], ["yz", "xy", "xz"])
+        );
+    }
+}
