@@ -6,8 +6,8 @@
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
 //!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
 //! * [`modes`] the two-dimensional problems that a tensor product falls apart into, [`tensor_levels`] its coarser levels and these,
-//! * [`rings`] where a solver's grid is another one: periodic directions of an odd number of cells, and planes whose directions cross
-//!   ([`Crossing`]),
+//! * [`turns`] where a solver's grid is another one: periodic directions of an odd number of cells, and directions in another order,
+//!   which [`orientation`] chooses; [`Crossing`] how much couplings of one direction exceed another's,
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
