@@ -62,9 +62,22 @@ const SINGLE: f64 = size_of::<f32>() as f64;
 
 /// Predicts the memory of a solver beside the matrix and the caller's arrays. `choice` is the matrix's own, for options that are left open.
 pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, overhead: &Overhead) -> Result<Memory> {
+    let (around, moves) = matrix.around(options, overhead.orientation);
+    let copies = around.shape.cells() != matrix.shape.cells();
+    predict_around(&around, [copies, moves], choice, options, overhead)
+}
+
+/// Predicts the memory on the solver's own grid, which has `copies` of the caller's, or `moves` its numbers.
+fn predict_around(
+    matrix: &MatrixSize,
+    [copies, moves]: [bool; 2],
+    choice: &Choice,
+    options: &SolverOptions,
+    overhead: &Overhead,
+) -> Result<Memory> {
     let options = options.resolved(choice)?;
     let larger = |choices: [Choice; 2]| {
-        let [a, b] = choices.map(|choice| predict(matrix, &choice, &options, overhead));
+        let [a, b] = choices.map(|choice| predict_around(matrix, [copies, moves], &choice, &options, overhead));
         let (a, b) = (a?, b?);
         Ok(Memory { host: a.host.max(b.host), device: a.device.max(b.device) })
     };
@@ -74,10 +87,9 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
     if options.multigrid.precision == CyclePrecision::Auto {
         return larger([CyclePrecision::F32, CyclePrecision::F64].map(|cycles| Choice { cycles, ..choice.clone() }));
     }
-    let (given, (matrix, moves)) = (matrix, matrix.around(&options, overhead.orientation));
     let (layout, cells) = (Layout::new(matrix.shape)?, matrix.shape.cells() as f64);
     let mut count = Count { overhead, options: &options, now: [0.0; 2], most: [0.0; 2] };
-    if matrix.shape.cells() != given.shape.cells() {
+    if copies {
         // The stencil on all copies, and an array on its way.
         count.add(HOST, (matrix.values + 1.0) * DOUBLE * cells, 0.0);
     } else if moves {
@@ -97,7 +109,7 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
             count.vectors(2.0, &layout, SINGLE);
         }
     }
-    count.iteration(&matrix, &layout, [outer, inner])?;
+    count.iteration(matrix, &layout, [outer, inner])?;
     let [norm, best] = [options.norm == Norm::Scaled, !options.method.is_stationary()].map(f64::from);
     count.vectors(2.0 + 2.0 * norm + best, &layout, DOUBLE);
     let [host, device] = count.most;
@@ -384,5 +396,19 @@ mod tests {
         assert!(on_device.device > 0.5 * usual.host && on_device.host < usual.host);
         assert!(shared.device >= 80.0 * size.shape.cells() as f64);
         assert_eq!(of(&|o| o.multigrid.smoother = Smoother::PointRedBlack, &apart).1, Memory::default());
+    }
+
+    #[test]
+    fn grids_of_short_rows_are_predicted_as_they_are_solved() {
+        let longest = usize::MAX;
+        let orientation =
+            Orientation { row: 45.0, longest_shared: longest, most_rows: longest, ..Orientation::default() };
+        let cpu = Overhead { threads: [2, 1 << 14], half_planes: 10.0, orientation, ..Overhead::default() };
+        let [thin, wide] = [Shape::new(4, 120, 90), Shape::new(120, 90, 4)].map(|shape| {
+            let size = MatrixSize::from(&diffusion(shape));
+            predict(&size, &size.choice(), &SolverOptions::default(), &cpu).unwrap().host
+        });
+        // κ in another order.
+        assert!(wide < thin && thin < 1.1 * wide, "{thin}, {wide}");
     }
 }
