@@ -83,12 +83,16 @@ fn runs(folder: &Path) -> Vec<Run> {
         for measures in [EVEN, ROUGH] {
             add(&diffusion, &[&sides], measures);
         }
-        // Tall columns, with cycles in either precision.
+        // Tall columns, with cycles in either precision, as they are if a smoother is chosen, and with z exchanged for x.
         for layers in [256, 512] {
             for precision in ["f32", "f64"] {
-                let [layers, precision] =
-                    [format!("grid.nz={layers}"), format!("solver.multigrid.precision={precision}")];
-                add(&diffusion, &["grid.nx=64", "grid.ny=64", &layers, &sides, &precision], ROUGH);
+                for smoother in ["auto", "line-red-black"] {
+                    let layers = format!("grid.nz={layers}");
+                    let precision = format!("solver.multigrid.precision={precision}");
+                    let smoother = format!("solver.multigrid.smoother={smoother}");
+                    let settings = ["grid.nx=64", "grid.ny=64", &layers, &sides, &precision, &smoother];
+                    add(&diffusion, &settings, ROUGH);
+                }
             }
         }
     }

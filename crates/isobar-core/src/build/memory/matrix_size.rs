@@ -105,7 +105,9 @@ impl MatrixSize {
     /// Returns the matrix that a solver with these options works with, on copies of odd periodic directions or with directions in a device's order,
     /// and whether that is a copy in another order.
     pub(super) fn around(&self, options: &SolverOptions, orientation: Orientation) -> (Self, bool) {
-        let turns = orientation.turns(self.shape, self.is_periodic, options, || self.crossing.most());
+        let turns = (self.kind == MatrixKind::Diffusion)
+            .then(|| orientation.turns(self.shape, self.is_periodic, options, || self.crossing.most()))
+            .flatten();
         let turns = turns.unwrap_or_else(|| Turns::of(self.shape, self.is_periodic));
         let (strengths, is_periodic) = (turns.of_axes(self.strengths), turns.of_axes(self.is_periodic));
         let around = Self {
