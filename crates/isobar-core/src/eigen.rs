@@ -6,6 +6,7 @@ use std::ops::Range;
 use pulp::Arch;
 
 use crate::execute::{Execute, Host, Serial};
+use crate::simd::Plain;
 
 /// The eigenvalues and eigenvectors of A: A V = V Λ with VᵀV = 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -256,7 +257,12 @@ impl Vectors {
     fn apply(&mut self) {
         let Self { panels, sweeps, rotations } = self;
         let (arch, sweeps, rotations) = (Arch::new(), mem::take(sweeps), mem::take(rotations));
-        let turn = |_, rows: &mut Vec<[f64; WIDTH]>| arch.dispatch(|| turn(rows, &sweeps, &rotations));
+        let turn = |_, rows: &mut Vec<[f64; WIDTH]>| {
+            arch.dispatch(Plain(
+                #[inline(always)]
+                || turn(rows, &sweeps, &rotations),
+            ));
+        };
         // Less work is not worth waking a thread.
         if panels.len() < 4 { Serial.for_each(panels, turn) } else { Host.for_each(panels, turn) }
     }

@@ -5,7 +5,7 @@
 
 use std::ops::{Add, Mul, Neg, Sub};
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// An element type of which a vector register holds a pack.
 pub trait Lanes: Copy + 'static {
@@ -101,6 +101,19 @@ lanes! {
 lanes! {
     f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, sub_f64s, mul_f64s, div_f64s, mul_add_e_f64s,
     neg_f64s, greater_than_f64s, equal_f64s, select_f64s
+}
+
+/// A loop over plain numbers, for dispatch; the closure must be `#[inline(always)]`. (Pulp's own way with closures calls them by a function that
+/// has no vector instructions.)
+pub struct Plain<F>(pub F);
+
+impl<F: FnMut()> WithSimd for Plain<F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, _: S) {
+        (self.0)();
+    }
 }
 
 /// A register of numbers, with the operators of a number.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::queue;
 use isobar_core::layout::ROW_ALIGNMENT;
 use isobar_core::prelude::{Colour, Error, Layout, Precision, Real, Result};
+use isobar_core::simd::Plain;
 use isobar_core::team::Team;
 use isobar_dist::Ranks;
 #[cfg(target_arch = "x86_64")]
@@ -45,18 +46,6 @@ struct Inner {
     /// Instructions for single precision.
     #[cfg(target_arch = "x86_64")]
     eight_lanes: Option<pulp::x86::V3>,
-}
-
-/// A loop that needs no packs.
-struct Plain<F>(F);
-
-impl<F: FnMut()> WithSimd for Plain<F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: pulp::Simd>(mut self, _: S) {
-        (self.0)();
-    }
 }
 
 impl Cpu {
@@ -114,8 +103,7 @@ impl Cpu {
         self.inner.arch.dispatch(kernel)
     }
 
-    /// Runs a loop over plain numbers of type T with this machine's instructions. The closure must be `#[inline(always)]`. (Pulp's
-    /// own way with closures calls them by a function that has no vector instructions.)
+    /// Runs a loop over plain numbers of type T with this machine's instructions: see [`Plain`].
     #[inline(always)]
     pub(crate) fn vectorize<T: Real>(&self, work: impl FnMut()) {
         self.dispatch::<T, _>(Plain(work));

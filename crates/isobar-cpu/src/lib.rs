@@ -4,7 +4,7 @@
 //! * `overhead` the memory that it takes beside vectors and coefficients,
 //! * [`Vector`] a vector with a guard at either end,
 //! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
-//! * `geometry` where the neighbours of a row of cells lie,
+//! * `geometry` and `around` where the neighbours of a row of cells lie,
 //! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
 //!   (j, colour) half plane at a time, SIMD lanes across columns,
 //! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, `transfer` the transfers between two levels of either,
@@ -14,6 +14,7 @@
 //! * [`solvers`] solvers as objects.
 
 mod aggregate;
+mod around;
 mod backend;
 mod bilinear;
 mod blas;
@@ -47,6 +48,7 @@ pub use tensor_product::{Factors, TensorProduct};
 pub use vector::Vector;
 
 // The names that most files of this crate use.
-pub(crate) use geometry::{Columns, Geometry, HalfPlane, View, Which, Window};
+pub(crate) use around::View;
+pub(crate) use geometry::{Columns, Geometry, HalfPlane, Which, Window};
 pub(crate) use row_sum::RowSum;
 pub(crate) use shared::{Row, RowMut, Shared};

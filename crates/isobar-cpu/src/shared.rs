@@ -93,6 +93,17 @@ impl<T> Shared<T> {
         Ahead(self.start.wrapping_add(self.origin).wrapping_offset(position).wrapping_add(Ahead::<T>::DISTANCE))
     }
 
+    /// Returns `layers` rows of `n` entries, the first at `position`, each `step` after the one before.
+    ///
+    /// # Safety
+    /// See [`Shared::row`], for all of them.
+    #[inline(always)]
+    pub(crate) unsafe fn strip<'a>(self, position: isize, n: usize, step: usize, layers: usize) -> Strip<'a, T> {
+        debug_assert!(layers > 0 && self.offset(position + ((layers - 1) * step) as isize, n) <= self.len);
+        // SAFETY: promised by the caller.
+        Strip { first: unsafe { self.start.add(self.offset(position, n)) }, n, step, marker: PhantomData }
+    }
+
     /// Stores one entry.
     ///
     /// # Safety
@@ -106,6 +117,57 @@ impl<T> Shared<T> {
     }
 }
 
+/// Rows of equal length, one a layer, to read; or the same one in all layers.
+#[derive(Debug)]
+pub(crate) struct Strip<'a, T> {
+    first: *const T,
+    n: usize,
+    /// From one row to the next.
+    step: usize,
+    marker: PhantomData<&'a [T]>,
+}
+
+impl<T> Clone for Strip<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Strip<'_, T> {}
+
+impl<'a, T: Lanes> Strip<'a, T> {
+    /// Makes every layer's row this one.
+    #[inline(always)]
+    pub(crate) fn repeated(row: &'a [T]) -> Self {
+        Self { first: row.as_ptr(), n: row.len(), step: 0, marker: PhantomData }
+    }
+
+    /// Makes each entry a row.
+    #[inline(always)]
+    pub(crate) fn of_entries(entries: &'a [T]) -> Self {
+        Self { first: entries.as_ptr(), n: 1, step: 1, marker: PhantomData }
+    }
+
+    /// Returns row k.
+    ///
+    /// # Safety
+    /// There are more than k layers, or all have the same row.
+    #[inline(always)]
+    pub(crate) unsafe fn row<S: Simd>(&self, simd: S, k: usize) -> Row<'a, S, T> {
+        // SAFETY: promised by the caller, and by that of `Shared::strip`.
+        Row::new(simd, unsafe { std::slice::from_raw_parts(self.first.add(k * self.step), self.n) })
+    }
+
+    /// Returns the first entry of row k.
+    ///
+    /// # Safety
+    /// See [`Strip::row`].
+    #[inline(always)]
+    pub(crate) unsafe fn first(&self, k: usize) -> T {
+        // SAFETY: promised by the caller, and by that of `Shared::strip`.
+        unsafe { *self.first.add(k * self.step) }
+    }
+}
+
 /// An address to prefetch, pack by pack, some time before it is needed.
 ///
 /// Half planes are contiguous and read from end to end, but a hardware prefetcher stops at every page,
@@ -116,6 +178,12 @@ pub(crate) struct Ahead<T>(*const T);
 impl<T> Ahead<T> {
     /// Elements ahead: 2 KiB, which takes longer to compute than memory takes to answer.
     const DISTANCE: usize = 2048 / size_of::<T>();
+
+    /// Returns the address some elements later.
+    #[inline(always)]
+    pub(crate) fn after(self, elements: usize) -> Self {
+        Self(self.0.wrapping_add(elements))
+    }
 
     /// Prefetches the line of pack i of `lanes` elements.
     #[inline(always)]

@@ -10,12 +10,12 @@ use isobar_core::prelude::{
 };
 use pulp::Simd;
 
-use crate::geometry::{Around, starts_by_parity};
-use crate::seven_point::kernels::ResidualRow;
+use crate::geometry::starts_by_parity;
+use crate::seven_point::kernels::{Residuals, around};
 use crate::seven_point::{
     ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients,
 };
-use crate::{Cpu, Geometry, HalfPlane, RowMut, Shared, Vector, View, Which, Window};
+use crate::{Cpu, Geometry, HalfPlane, RowMut, Shared, Vector, Window};
 
 /// The fine cells of coarse ones, which restriction sums, and interpolation from coarse cells.
 pub(crate) trait Planes<T: Real>: Debug + Send + Sync + 'static {
@@ -257,7 +257,7 @@ fn add_row<S: Simd, T: Real>(
         Restricted::Residual { vectors: [f, u], colours } if colours.contains(&h.colour) => {
             let coefficients = tile.row(w.k);
             // SAFETY: as above.
-            let residual = unsafe { ResidualRow::new(simd, g, f, u, h, w) };
+            let residual = unsafe { Residuals::new(g, [f, u], h, w.columns).row(simd, w.k) };
             for i in 0..residual.len() {
                 sums.set(i, sums.get(i) + residual.get(&coefficients.get(i), i));
             }
@@ -265,7 +265,7 @@ fn add_row<S: Simd, T: Real>(
         Restricted::AfterSweepFromZero { u, colours } if colours.contains(&h.colour) => {
             let coefficients = tile.row(w.k);
             // SAFETY: as above.
-            let around = unsafe { Around::new(View { simd, g, v: u, h, w, which: Which::All }) };
+            let around = unsafe { around(g, u, h, w.columns).row(simd, w.k) };
             for i in 0..sums.len() {
                 let entries = coefficients.get(i);
                 let left = entries.horizontal_sum(around.horizontal(i));

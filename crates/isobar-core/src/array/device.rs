@@ -2,7 +2,7 @@
 
 use super::c_order_strides;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Shape, undo_order};
 use crate::real::{Precision, Real};
 
 /// A caller's three-dimensional array in the memory of a GPU, with any strides, allocated by CUDA's runtime, Fortran's OpenACC,
@@ -15,7 +15,7 @@ pub struct DeviceArray {
     /// The copies in x and y that the shape has.
     copies: [u8; 2],
     /// The caller's direction that each of these is.
-    order: [u8; 3],
+    order: [usize; 3],
     precision: Precision,
     device: usize,
     stream: Option<u64>,
@@ -73,9 +73,7 @@ impl DeviceArray {
 
     /// Returns the cell of the caller's array that is this one.
     pub fn callers_cell(&self, at: [usize; 3]) -> [usize; 3] {
-        let mut cell = at;
-        self.order.into_iter().zip(at).for_each(|(axis, n)| cell[usize::from(axis)] = n);
-        cell
+        undo_order(self.order, at)
     }
 
     /// Returns the layers from `first` to `last` of column (i, j).

@@ -104,6 +104,13 @@ impl Shape {
     }
 }
 
+/// Returns a property of the directions before they were put in this order, given that of those in it.
+pub(crate) fn undo_order(order: [usize; 3], found: [usize; 3]) -> [usize; 3] {
+    let mut before = found;
+    order.into_iter().zip(found).for_each(|(axis, n)| before[axis] = n);
+    before
+}
+
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}×{}×{}", self.nx, self.ny, self.nz)

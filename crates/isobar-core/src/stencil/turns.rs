@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::execute::{Host, shared};
+use crate::layout::undo_order;
 use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
 
 /// The number of copies of the caller's grid in a solver's grid, along x and y, or the order of its directions.
@@ -59,9 +60,7 @@ impl Turns {
 
     /// Returns the cell of the caller's grid that is this one of the solver's, of which there is one copy; or its extents, given the solver's.
     pub(crate) fn callers_cell(self, at: [usize; 3]) -> [usize; 3] {
-        let mut cell = at;
-        self.order.into_iter().zip(at).for_each(|(axis, n)| cell[axis] = n);
-        cell
+        undo_order(self.order, at)
     }
 
     /// Returns whether rows of the caller's grid, a single layer, are a solver's layers.

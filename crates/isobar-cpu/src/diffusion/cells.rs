@@ -6,10 +6,11 @@ use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
 use super::even::{Even, EvenCells};
-use crate::geometry::{Ended, Link};
+use crate::around::{Beside, Ended, EndedStrip};
+use crate::geometry::Link;
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
-use crate::shared::Ahead;
-use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which, Window};
+use crate::shared::{Ahead, Strip};
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which};
 
 /// One to three coefficients a cell.
 #[derive(Debug)]
@@ -102,25 +103,40 @@ impl<T: Real> Cells<T> {
         self.fields[self.axes[axis as usize].0].share()
     }
 
-    /// Returns how many Dirichlet sides in y and z, and in x, touch the cells of a row.
+    /// Returns how many Dirichlet sides in y touch the cells of plane j.
+    fn sides_in_y(&self, layout: &Layout, j: usize) -> f64 {
+        let [south, north] = self.fixed[0];
+        f64::from(u8::from(south && j == 0) + u8::from(north && j + 1 == layout.shape().ny))
+    }
+
+    /// Returns how many Dirichlet sides in y, and in z, touch the cells of a row.
     pub(super) fn sides_at(&self, layout: &Layout, j: usize, k: usize) -> [f64; 2] {
-        let shape = layout.shape();
-        let count = |[lower, upper]: [bool; 2], at: usize, size: usize| {
-            f64::from(u8::from(lower && at == 0) + u8::from(upper && at + 1 == size))
-        };
-        [count(self.fixed[0], j, shape.ny), count(self.fixed[1], k, shape.nz)]
+        let [bottom, top] = self.fixed[1];
+        let in_z = f64::from(u8::from(bottom && k == 0) + u8::from(top && k + 1 == layout.shape().nz));
+        [self.sides_in_y(layout, j), in_z]
     }
 }
 
 /// The coefficients of some columns.
 pub(crate) struct CellTile<'a, S: Simd, T: Real> {
     simd: S,
-    cells: &'a Cells<T>,
-    /// Fields by direction.
-    fields: [Shared<T>; 3],
-    g: Geometry<'a, T>,
-    h: HalfPlane,
-    columns: Columns,
+    /// The cells' own coefficients, by direction.
+    own: [Strip<'a, T>; 3],
+    /// The western neighbours in the field of x.
+    west: EndedStrip<'a, T>,
+    east: EndedStrip<'a, T>,
+    south: Strip<'a, T>,
+    north: Strip<'a, T>,
+    beside: Beside<'a, T>,
+    /// A prefetch for each field.
+    ahead: [Option<Ahead<T>>; 3],
+    factors: [Pack<S, T>; 3],
+    tiny: Pack<S, T>,
+    pitch: usize,
+    layers: usize,
+    shift: Option<Strip<'a, T>>,
+    /// The numbers of Dirichlet sides in x that cells touch, and in y times the factor; lower and upper Dirichlet sides in z.
+    dirichlet: Option<(Row<'a, S, T>, Pack<S, T>, [bool; 2])>,
 }
 
 /// The coefficients of one layer.
@@ -164,13 +180,42 @@ impl<T: Real> Coefficients<T> for Cells<T> {
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
-        CellTile {
-            simd,
-            cells: self,
-            fields: [self.field(Axis::X), self.field(Axis::Y), self.field(Axis::Z)],
-            g,
-            h: *h,
-            columns,
+        let Columns { m, n } = columns;
+        let (pitch, layers) = (g.layout.pitch(), g.layers());
+        // `map` of an array would not inline its function.
+        let view = |axis: Axis| View { g, v: self.field(axis), h, columns, which: Which::All };
+        let (x, y, z) = (view(Axis::X), view(Axis::Y), view(Axis::Z));
+        let is_other = [true, self.axes[1].0 != self.axes[0].0, self.axes[2].0 != self.axes[0].0];
+        let (ahead_x, ahead_y, ahead_z) = (x.ahead(), y.ahead(), z.ahead());
+        let [(_, factor_x), (_, factor_y), (_, factor_z)] = self.axes;
+        let sides_in_y = self.sides_in_y(&g.layout, h.j);
+        let dirichlet = if self.fixed_ends.is_some() || sides_in_y > 0.0 || self.fixed[1].contains(&true) {
+            let ends = match &self.fixed_ends {
+                Some(ends) => Row::new(simd, &ends[h.parity][m..m + n]),
+                None => g.zeros(simd, n),
+            };
+            Some((ends, Pack::splat(simd, T::from_f64(sides_in_y) * factor_y), self.fixed[1]))
+        } else {
+            None
+        };
+        // SAFETY: rows of vectors that nobody writes while they are borrowed.
+        unsafe {
+            CellTile {
+                simd,
+                own: [x.own(), y.own(), z.own()],
+                west: x.in_x(false),
+                east: x.in_x(true),
+                south: y.in_y(false),
+                north: y.in_y(true),
+                beside: z.in_z(),
+                ahead: [Some(ahead_x), is_other[1].then_some(ahead_y), is_other[2].then_some(ahead_z)],
+                factors: [Pack::splat(simd, factor_x), Pack::splat(simd, factor_y), Pack::splat(simd, factor_z)],
+                tiny: Pack::splat(simd, tiny::<T>()),
+                pitch,
+                layers,
+                shift: self.shift.as_ref().map(|shift| shift.share().strip(h.start + m as isize, n, pitch, layers)),
+                dirichlet,
+            }
         }
     }
 }
@@ -180,42 +225,33 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
 
     #[inline(always)]
     fn row(&self, k: usize) -> Self::Row {
-        let Self { simd, cells, fields, g, h, columns } = self;
-        let (simd, Columns { m, n }) = (*simd, *columns);
-        let [y, z] = cells.sides_at(&g.layout, h.j, k);
-        let [(_, factor_x), (_, factor_y), (_, factor_z)] = cells.axes;
-        let dirichlet = (cells.fixed_ends.is_some() || y > 0.0 || z > 0.0).then(|| Dirichlet {
-            ends: match &cells.fixed_ends {
-                Some(ends) => Row::new(simd, &ends[h.parity][m..m + n]),
-                None => g.zeros(simd, n),
-            },
-            y: Pack::splat(simd, T::from_f64(y) * factor_y),
-            z: Pack::splat(simd, T::from_f64(z) * factor_z),
-        });
-        let w = Window { k, columns: *columns };
-        // `map` of an array would not inline its function, and rows are short.
-        let x = View { simd, g: *g, v: fields[0], h, w, which: Which::All };
-        let y = View { simd, g: *g, v: fields[1], h, w, which: Which::All };
-        let z = View { simd, g: *g, v: fields[2], h, w, which: Which::All };
-        let is_other = [true, cells.axes[1].0 != cells.axes[0].0, cells.axes[2].0 != cells.axes[0].0];
-        let (ahead_x, ahead_y, ahead_z) = (x.ahead(), y.ahead(), z.ahead());
-        let position = g.position(h, w);
+        let Self { simd, own: [x, y, z], ahead: [ahead_x, ahead_y, ahead_z], pitch, layers, .. } = *self;
+        let after = |ahead: Option<Ahead<T>>| ahead.map(|ahead| ahead.after(k * pitch));
+        let dirichlet = match self.dirichlet {
+            Some((ends, y, [lower, upper])) => {
+                let zero = Pack::splat(simd, T::ZERO);
+                let bottom = if lower && k == 0 { self.factors[2] } else { zero };
+                let top = if upper && k + 1 == layers { self.factors[2] } else { zero };
+                Some(Dirichlet { ends, y, z: bottom + top })
+            }
+            None => None,
+        };
         // SAFETY: rows of vectors that nobody writes while they are borrowed.
         unsafe {
             CellRow {
                 simd,
-                own: [x.own(), y.own(), z.own()],
-                west: x.in_x(false),
-                east: x.in_x(true),
-                south: y.in_y(false),
-                north: y.in_y(true),
-                below: z.in_z(false),
-                above: z.in_z(true),
-                ahead: [Some(ahead_x), is_other[1].then_some(ahead_y), is_other[2].then_some(ahead_z)],
-                factors: [Pack::splat(simd, factor_x), Pack::splat(simd, factor_y), Pack::splat(simd, factor_z)],
-                tiny: Pack::splat(simd, tiny::<T>()),
-                is_tall: g.layers() > 1,
-                shift: cells.shift.as_ref().map(|shift| shift.share().packs(simd, position, n)),
+                own: [x.row(simd, k), y.row(simd, k), z.row(simd, k)],
+                west: self.west.row(simd, k),
+                east: self.east.row(simd, k),
+                south: self.south.row(simd, k),
+                north: self.north.row(simd, k),
+                below: self.beside.row(simd, k, false),
+                above: self.beside.row(simd, k, true),
+                ahead: [after(ahead_x), after(ahead_y), after(ahead_z)],
+                factors: self.factors,
+                tiny: self.tiny,
+                is_tall: layers > 1,
+                shift: self.shift.map(|shift| shift.row(simd, k)),
                 dirichlet,
             }
         }

@@ -5,10 +5,11 @@ use isobar_core::stencil;
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, arrange_with, fetch_each};
-use crate::geometry::{Ended, Link};
+use crate::around::{Beside, Ended, EndedStrip};
+use crate::geometry::Link;
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
-use crate::shared::Ahead;
-use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which, Window};
+use crate::shared::{Ahead, Strip};
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Vector, View, Which};
 
 /// Transmissibilities, each stored at the lower of its two cells.
 #[derive(Debug)]
@@ -64,12 +65,14 @@ impl<T: Real> Faces<T> {
 /// The coefficients of some columns.
 pub(crate) struct FaceTile<'a, S: Simd, T: Real> {
     simd: S,
-    faces: &'a Faces<T>,
-    /// Fields by direction.
-    fields: [Option<Shared<T>>; 3],
-    g: Geometry<'a, T>,
-    h: HalfPlane,
-    columns: Columns,
+    west: EndedStrip<'a, T>,
+    east: EndedStrip<'a, T>,
+    south: Strip<'a, T>,
+    north: Strip<'a, T>,
+    vertical: Option<Beside<'a, T>>,
+    shift: Option<Strip<'a, T>>,
+    ahead: [Option<Ahead<T>>; 3],
+    pitch: usize,
 }
 
 /// The coefficients of one layer.
@@ -96,9 +99,49 @@ impl<T: Real> Coefficients<T> for Faces<T> {
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
-        let [x, y, z] = &self.faces;
-        let fields = [x.as_ref().map(Vector::share), y.as_ref().map(Vector::share), z.as_ref().map(Vector::share)];
-        FaceTile { simd, faces: self, fields, g, h: *h, columns }
+        let Columns { m, n } = columns;
+        let (position, pitch, layers) = (h.start + m as isize, g.layout.pitch(), g.layers());
+        // `map` of an array would not inline its function, here and below.
+        let view = |axis: usize| match &self.faces[axis] {
+            Some(field) => Some(View { g, v: field.share(), h, columns, which: Which::All }),
+            None => None,
+        };
+        let ahead = |axis: usize| self.faces[axis].as_ref().map(|field| field.share().ahead(position));
+        let (x, y, z) = (view(0), view(1), view(2));
+        let zeros = Strip::repeated(&g.zeros[..n]);
+        // SAFETY: rows of vectors that nobody writes while they are borrowed.
+        unsafe {
+            let ended = |upper: bool| {
+                let Some(view) = x else { return EndedStrip::whole(zeros) };
+                let strip = EndedStrip::whole(if upper { view.own() } else { view.strip_in_x(false) });
+                match view.end_in_x(upper) {
+                    // The faces across a periodic end of a line replace those beyond it.
+                    Some(lane) if g.periodic[0] => {
+                        strip.with(lane, Strip::of_entries(&self.wrapped[layers * h.j..][..layers]))
+                    }
+                    // West of a first cell lies some other row's last one. The face east of the last cell is zero.
+                    Some(lane) if !upper => strip.with(lane, Strip::repeated(&g.zeros[..1])),
+                    _ => strip,
+                }
+            };
+            FaceTile {
+                simd,
+                west: ended(false),
+                east: ended(true),
+                south: match y {
+                    Some(view) => view.in_y(false),
+                    None => zeros,
+                },
+                north: match y {
+                    Some(view) => view.own(),
+                    None => zeros,
+                },
+                vertical: z.map(|view| view.in_z()),
+                shift: self.shift.as_ref().map(|shift| shift.share().strip(position, n, pitch, layers)),
+                ahead: [ahead(0), ahead(1), ahead(2)],
+                pitch,
+            }
+        }
     }
 }
 
@@ -107,41 +150,19 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for FaceTile<'a, S, T> {
 
     #[inline(always)]
     fn row(&self, k: usize) -> Self::Row {
-        let Self { simd, faces, fields, g, h, columns } = self;
-        let (simd, n) = (*simd, columns.n);
-        let w = Window { k, columns: *columns };
-        // `map` of an array would not inline its function, and rows are short.
-        let x = fields[0].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
-        let y = fields[1].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
-        let z = fields[2].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
-        let position = g.position(h, w);
-        let ahead = [
-            fields[0].map(|v| v.ahead(position)),
-            fields[1].map(|v| v.ahead(position)),
-            fields[2].map(|v| v.ahead(position)),
-        ];
-        let zeros = g.zeros(simd, n);
-        // The faces across a periodic end of a line replace those beyond it.
-        let wrapped = if g.periodic[0] { faces.wrapped[k + g.layers() * h.j] } else { T::ZERO };
+        let Self { simd, ahead: [x, y, z], pitch, .. } = *self;
+        let after = |ahead: Option<Ahead<T>>| ahead.map(|ahead| ahead.after(k * pitch));
         // SAFETY: rows of vectors that nobody writes while they are borrowed.
         unsafe {
-            let ended = |view: Option<View<'a, '_, S, T>>, upper: bool| {
-                let Some(view) = view else { return Ended::whole(simd, zeros) };
-                let row = Ended::whole(simd, if upper { view.own() } else { view.row_in_x(false) });
-                match view.end_in_x(upper) {
-                    Some(lane) => row.with(lane, wrapped),
-                    None => row,
-                }
-            };
             FaceRow {
                 simd,
-                west: ended(x, false),
-                east: ended(x, true),
-                south: y.map_or(zeros, |view| view.in_y(false)),
-                north: y.map_or(zeros, |view| view.own()),
-                vertical: z.map(|view| [view.in_z(false), view.own()]),
-                shift: faces.shift.as_ref().map(|shift| shift.share().packs(simd, position, n)),
-                ahead,
+                west: self.west.row(simd, k),
+                east: self.east.row(simd, k),
+                south: self.south.row(simd, k),
+                north: self.north.row(simd, k),
+                vertical: self.vertical.map(|beside| [beside.row(simd, k, false), beside.own(simd, k)]),
+                shift: self.shift.map(|shift| shift.row(simd, k)),
+                ahead: [after(x), after(y), after(z)],
             }
         }
     }

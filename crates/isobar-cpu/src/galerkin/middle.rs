@@ -97,13 +97,13 @@ impl<T: Real> Interpolation<T> {
         (before, middle): (Option<&[T]>, &[Vec<T>]),
         sum: &mut [T],
     ) {
-        let (row, first) = (self.row, self.first[1]);
-        let layers = first_k * row..first_k * row + sum.len();
+        let (start, first) = (first_k * self.row, self.first[1]);
+        let layers = start..start + sum.len();
         let Some(y) = y else {
             sum.copy_from_slice(&middle[coarse_j][layers]);
             return;
         };
-        sum.copy_from_slice(&middle[2 * coarse_j][layers]);
+        sum.copy_from_slice(&middle[2 * coarse_j][layers.clone()]);
         // In a periodic direction of odd length no odd plane lies between the last and the first.
         let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
         // The plane below, and the index of its weights.
@@ -112,15 +112,11 @@ impl<T: Real> Interpolation<T> {
             None if is_ring => middle.last().map(|last| (&last[..], y.planes.len() - 1)),
             None => before.map(|before| (before, self.coarse.row_there(-1))),
         };
-        let above = middle.get(2 * coarse_j + 1);
-        for (k, sum) in (first_k..).zip(sum.chunks_exact_mut(row)) {
-            let at = k * row..(k + 1) * row;
-            if let Some(above) = above {
-                add_weighted(sum, y.rows(first + coarse_j, k)[0], &above[at.clone()]);
-            }
-            if let Some((below, weights)) = below {
-                add_weighted(sum, y.rows(weights, k)[1], &below[at]);
-            }
+        if let Some(above) = middle.get(2 * coarse_j + 1) {
+            add_weighted(sum, &y.planes[first + coarse_j][0][layers.clone()], &above[layers.clone()]);
+        }
+        if let Some((below, weights)) = below {
+            add_weighted(sum, &y.planes[weights][1][layers.clone()], &below[layers]);
         }
     }
 

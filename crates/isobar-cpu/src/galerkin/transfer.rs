@@ -60,13 +60,13 @@ impl<T: Real> Interpolation<T> {
                 self.cpu.for_each_piece(&self.coarse, self.fine_layout.shape().nz, |_, first, beyond| {
                     // SAFETY: each piece has its own layers of the thread's space.
                     let sum = unsafe { sum.row_mut((first * self.row) as isize, (beyond - first) * self.row) };
-                    self.cpu.dispatch::<T, _>(
+                    self.cpu.vectorize::<T>(
                         #[inline(always)]
                         || self.gather_in_y(w.y.as_ref(), (j, first), middle, sum),
                     );
                 });
                 self.cpu.for_each_piece(&self.coarse, self.coarse.shape().nz, |_, first, beyond| {
-                    self.cpu.dispatch::<T, _>(
+                    self.cpu.vectorize::<T>(
                         #[inline(always)]
                         // SAFETY: as above; each plane of the vector belongs to one thread.
                         || unsafe {
@@ -84,7 +84,7 @@ impl<T: Real> Interpolation<T> {
     fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
         let (out, step) = (Shared::of(out), if w.z.is_some() { 2 } else { 1 });
         self.cpu.for_each_piece(&self.coarse, self.coarse.shape().nz, |_, first, beyond| {
-            self.cpu.dispatch::<T, _>(
+            self.cpu.vectorize::<T>(
                 #[inline(always)]
                 // SAFETY: each piece has its own layers.
                 || unsafe { self.scatter_layers(step, (coarse_j, (first, beyond)), coarse_u, out) },
@@ -92,7 +92,7 @@ impl<T: Real> Interpolation<T> {
         });
         let Some(z) = &w.z else { return };
         self.cpu.for_each_piece(&self.coarse, self.fine_layout.shape().nz / 2, |_, first, beyond| {
-            self.cpu.dispatch::<T, _>(
+            self.cpu.vectorize::<T>(
                 #[inline(always)]
                 // SAFETY: as above.
                 || unsafe { self.scatter_between(z, (coarse_j, (first, beyond)), out) },
@@ -105,7 +105,7 @@ impl<T: Real> Interpolation<T> {
         let Workspace { middle, planes, .. } = workspace;
         // Beyond the last plane of a subdomain lies its halo plane.
         let (coarse_u, ny) = (&coarse_u.all_entries()[self.coarse.halo_len()[0]..], self.coarse.shape().ny);
-        let (fine_ny, nz, row) = (self.fine_layout.shape().ny, self.fine_layout.shape().nz, self.row);
+        let fine_ny = self.fine_layout.shape().ny;
         let plane = 2 * self.coarse.half_plane();
         let of = |j: usize| &coarse_u[j * plane..(j + 1) * plane];
         let threads = planes.len().min(ny);
@@ -132,13 +132,11 @@ impl<T: Real> Interpolation<T> {
                 self.scatter_coarse(w, other, of(other), next);
                 // SAFETY: as above.
                 let odd = unsafe { &mut middle.row_mut(2 * j as isize + 1, 1)[0] };
-                self.cpu.dispatch::<T, _>(
+                self.cpu.vectorize::<T>(
                     #[inline(always)]
                     || {
-                        for k in 0..nz {
-                            let at = k * row..(k + 1) * row;
-                            combine(&mut odd[at.clone()], y.rows(self.first[1] + j, k), &own[at.clone()], &next[at]);
-                        }
+                        let [below, above] = &y.planes[self.first[1] + j];
+                        combine(odd, [&below[..], above], own, next);
                         self.close_rings(odd);
                     },
                 );
@@ -154,7 +152,7 @@ impl<T: Real> Interpolation<T> {
         self.cpu.for_each_piece(&self.fine_layout, self.fine_layout.shape().nz, |_, first, beyond| {
             // SAFETY: each piece has its own layers.
             let out = unsafe { out.row_mut((first * self.row) as isize, (beyond - first) * self.row) };
-            self.cpu.dispatch::<T, _>(
+            self.cpu.vectorize::<T>(
                 #[inline(always)]
                 || self.gather(x, (j, first), colours, f, out),
             );
@@ -166,7 +164,7 @@ impl<T: Real> Interpolation<T> {
         let start = (2 * self.fine_layout.half_plane() * j) as isize;
         self.cpu.for_each_piece(&self.fine_layout, self.fine_layout.shape().nz, |_, first, beyond| {
             let middle = &middle[j][first * self.row..beyond * self.row];
-            self.cpu.dispatch::<T, _>(
+            self.cpu.vectorize::<T>(
                 #[inline(always)]
                 // SAFETY: each plane belongs to one thread, or to one stage at a time, and each piece has its own layers.
                 || unsafe { self.scatter(x, (j, first), colours, middle, (u, start)) },

@@ -3,7 +3,7 @@
 use isobar_core::prelude::{Real, Result, Sum};
 use pulp::Simd;
 
-use super::kernels::Applied;
+use super::kernels::{Applied, around};
 use super::{
     ChunkSpace, Coefficients, Entries, Kernel, PLANES, RowCoefficients, SevenPoint, Stored, TileCoefficients, store,
 };
@@ -29,13 +29,14 @@ impl<T: Real> Kernel<T> for Subtract<T> {
         let Self { h, v, there, p, q } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of this file, here and below.
+        let v = unsafe { around(g, v, &there, g.all_columns()) };
         for w in g.rows() {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
             let ahead = [p.ahead(position), q.ahead(position)];
-            // SAFETY: see the top of this file.
-            let (av, p, mut q) = unsafe {
-                (Applied::new(simd, g, v, &there, w), p.packs(simd, position, n), q.packs_mut(simd, position, n))
-            };
+            // SAFETY: as above.
+            let (av, p, mut q) =
+                unsafe { (Applied::new(simd, &v, w.k), p.packs(simd, position, n), q.packs_mut(simd, position, n)) };
             for i in 0..q.len() {
                 row.fetch_ahead(i);
                 ahead[0].fetch(i, Row::<S, T>::LANES);

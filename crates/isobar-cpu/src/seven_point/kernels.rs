@@ -9,24 +9,39 @@ use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
+use crate::around::{Around, AroundRow, View};
+use crate::geometry::{Columns, Geometry, HalfPlane, Which};
 use crate::row_sum::RowSum;
-use crate::shared::{Ahead, Row, RowMut, Shared};
+use crate::shared::{Ahead, Row, RowMut, Shared, Strip};
+
+/// Returns all neighbours of some columns of a half plane of u.
+///
+/// # Safety
+/// Nobody writes the half plane or its neighbours meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn around<'a, T: Real>(
+    g: Geometry<'a, T>,
+    u: Shared<T>,
+    h: &HalfPlane,
+    columns: Columns,
+) -> Around<'a, T> {
+    // SAFETY: promised by the caller.
+    unsafe { View { g, v: u, h, columns, which: Which::All }.around() }
+}
 
 /// A row of A' u, pack by pack.
 pub(crate) struct Applied<'a, S: Simd, T: Real> {
-    pub(crate) around: Around<'a, S, T>,
+    pub(crate) around: AroundRow<'a, S, T>,
     pub(crate) own: Row<'a, S, T>,
 }
 
 impl<'a, S: Simd, T: Real> Applied<'a, S, T> {
     /// # Safety
-    /// Nobody writes the row or its neighbours meanwhile.
+    /// See [`Strip::row`].
     #[inline(always)]
-    pub(crate) unsafe fn new(simd: S, g: Geometry<'a, T>, u: Shared<T>, h: &HalfPlane, w: Window) -> Self {
-        let view = View { simd, g, v: u, h, w, which: Which::All };
+    pub(crate) unsafe fn new(simd: S, u: &Around<'a, T>, k: usize) -> Self {
         // SAFETY: promised by the caller.
-        unsafe { Self { around: Around::new(view), own: view.own() } }
+        unsafe { Self { around: u.row(simd, k), own: u.own(simd, k) } }
     }
 
     /// Returns A' u of pack i.
@@ -51,10 +66,12 @@ impl<T: Real, D: Destination<T>> Kernel<T> for Apply<T, D> {
         let Self { h, x, mut to } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of this file, here and below.
+        let x = unsafe { around(g, x, &h, g.all_columns()) };
         for w in g.rows() {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
-            // SAFETY: see the top of this file, here and below.
-            let ax = unsafe { Applied::new(simd, g, x, &h, w) };
+            // SAFETY: as above.
+            let ax = unsafe { Applied::new(simd, &x, w.k) };
             {
                 let mut out = to.row(simd, position, n);
                 for i in 0..ax.own.len() {
@@ -154,10 +171,12 @@ impl<T: Real, D: Destination<T>> Kernel<T> for Residual<T, D> {
         let Self { h, f, u, mut to } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of this file, here and below.
+        let residuals = unsafe { Residuals::new(g, [f, u], &h, g.all_columns()) };
         for w in g.rows() {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
-            // SAFETY: see the top of this file.
-            let residual = unsafe { ResidualRow::new(simd, g, f, u, &h, w) };
+            // SAFETY: as above.
+            let residual = unsafe { residuals.row(simd, w.k) };
             {
                 let mut out = to.row(simd, position, n);
                 for i in 0..residual.len() {
@@ -177,6 +196,38 @@ impl<T: Real, D: Destination<T>> Kernel<T> for Residual<T, D> {
     }
 }
 
+/// The rows of f − A u in some columns of a half plane.
+#[derive(Clone, Copy)]
+pub(crate) struct Residuals<'a, T> {
+    u: Around<'a, T>,
+    f: Strip<'a, T>,
+    ahead: Ahead<T>,
+    pitch: usize,
+}
+
+impl<'a, T: Real> Residuals<'a, T> {
+    /// # Safety
+    /// Nobody writes f, u or the neighbours of u meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn new(g: Geometry<'a, T>, [f, u]: [Shared<T>; 2], h: &HalfPlane, columns: Columns) -> Self {
+        let (position, pitch) = (h.start + columns.m as isize, g.layout.pitch());
+        // SAFETY: promised by the caller.
+        let (u, rows) = unsafe { (around(g, u, h, columns), f.strip(position, columns.n, pitch, g.layers())) };
+        Self { u, f: rows, ahead: f.ahead(position), pitch }
+    }
+
+    /// Returns row k.
+    ///
+    /// # Safety
+    /// See [`Strip::row`].
+    #[inline(always)]
+    pub(crate) unsafe fn row<S: Simd>(&self, simd: S, k: usize) -> ResidualRow<'a, S, T> {
+        // SAFETY: promised by the caller.
+        let (au, f) = unsafe { (Applied::new(simd, &self.u, k), self.f.row(simd, k)) };
+        ResidualRow { au, f, ahead: self.ahead.after(k * self.pitch) }
+    }
+}
+
 /// A row of f − A u, pack by pack.
 pub(crate) struct ResidualRow<'a, S: Simd, T: Real> {
     au: Applied<'a, S, T>,
@@ -184,24 +235,7 @@ pub(crate) struct ResidualRow<'a, S: Simd, T: Real> {
     ahead: Ahead<T>,
 }
 
-impl<'a, S: Simd, T: Real> ResidualRow<'a, S, T> {
-    /// # Safety
-    /// Nobody writes f, u or the neighbours of u meanwhile.
-    #[inline(always)]
-    pub(crate) unsafe fn new(
-        simd: S,
-        g: Geometry<'a, T>,
-        f: Shared<T>,
-        u: Shared<T>,
-        h: &HalfPlane,
-        w: Window,
-    ) -> Self {
-        let position = g.position(h, w);
-        // SAFETY: promised by the caller.
-        let (au, row) = unsafe { (Applied::new(simd, g, u, h, w), f.packs(simd, position, w.columns.n)) };
-        Self { au, f: row, ahead: f.ahead(position) }
-    }
-
+impl<S: Simd, T: Real> ResidualRow<'_, S, T> {
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.f.len()

@@ -4,12 +4,12 @@ use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
-use crate::geometry::Around;
-use crate::{Geometry, HalfPlane, Row, RowSum, Shared, View, Which, Window};
+use crate::around::{Around, AroundRow};
+use crate::{Geometry, HalfPlane, Row, RowSum, Shared, View, Which};
 
 /// Returns Σ t v over all neighbours.
 #[inline(always)]
-fn sum<S: Simd, T: Real>(entries: &impl Entries<S, T>, v: &Around<'_, S, T>, i: usize) -> Pack<S, T> {
+fn sum<S: Simd, T: Real>(entries: &impl Entries<S, T>, v: &AroundRow<'_, S, T>, i: usize) -> Pack<S, T> {
     let horizontal = entries.horizontal_sum(v.horizontal(i));
     match entries.vertical() {
         Some([below, above]) => {
@@ -23,16 +23,9 @@ fn sum<S: Simd, T: Real>(entries: &impl Entries<S, T>, v: &Around<'_, S, T>, i: 
 /// # Safety
 /// Nobody writes the neighbours meanwhile.
 #[inline(always)]
-unsafe fn around<'a, S: Simd, T: Real, C: Coefficients<T>>(
-    simd: S,
-    g: Geometry<'a, T>,
-    _: &C,
-    v: Shared<T>,
-    (h, w): (&HalfPlane, Window),
-    which: Which,
-) -> Around<'a, S, T> {
+unsafe fn around<'a, T: Real>(g: Geometry<'a, T>, v: Shared<T>, h: &HalfPlane, which: Which) -> Around<'a, T> {
     // SAFETY: promised by the caller.
-    unsafe { Around::new(View { simd, g, v, h, w, which }) }
+    unsafe { View { g, v, h, columns: g.all_columns(), which }.around() }
 }
 
 /// v = D⁻¹(r − L w);  Σ v D v
@@ -51,17 +44,14 @@ impl<T: Real> Kernel<T> for RelaxLower<T> {
         let Self { h, r, w, v } = self;
         let mut total = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of this file, here and below.
+        let lower = unsafe { around(g, w, &h, Which::Lower) };
         for window in g.rows() {
             let (row, position, n) = (tile.row(window.k), g.position(&h, window), window.columns.n);
             let ahead = [r.ahead(position), w.ahead(position), v.ahead(position)];
-            // SAFETY: see the top of this file, here and below.
-            let (lower, r, mut out) = unsafe {
-                (
-                    around(simd, g, c, w, (&h, window), Which::Lower),
-                    r.packs(simd, position, n),
-                    v.packs_mut(simd, position, n),
-                )
-            };
+            // SAFETY: as above.
+            let (lower, r, mut out) =
+                unsafe { (lower.row(simd, window.k), r.packs(simd, position, n), v.packs_mut(simd, position, n)) };
             for i in 0..out.len() {
                 row.fetch_ahead(i);
                 ahead[0].fetch(i, Row::<S, T>::LANES);
@@ -94,17 +84,14 @@ impl<T: Real> Kernel<T> for RelaxUpper<T> {
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, v, w, z } = self;
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of this file, here and below.
+        let higher = unsafe { around(g, w, &h, Which::Higher) };
         for window in g.rows() {
             let (row, position, n) = (tile.row(window.k), g.position(&h, window), window.columns.n);
             let ahead = [v.ahead(position), z.ahead(position)];
-            // SAFETY: see the top of this file.
-            let (higher, v, mut out) = unsafe {
-                (
-                    around(simd, g, c, w, (&h, window), Which::Higher),
-                    v.packs(simd, position, n),
-                    z.packs_mut(simd, position, n),
-                )
-            };
+            // SAFETY: as above.
+            let (higher, v, mut out) =
+                unsafe { (higher.row(simd, window.k), v.packs(simd, position, n), z.packs_mut(simd, position, n)) };
             for i in 0..out.len() {
                 row.fetch_ahead(i);
                 higher.fetch_ahead(i);
@@ -131,13 +118,13 @@ pub(crate) struct IncompletePoisson<T> {
 struct Products<'a, S: Simd, T: Real> {
     simd: S,
     /// D⁻¹ of the lower neighbours.
-    lower: Around<'a, S, T>,
+    lower: AroundRow<'a, S, T>,
     /// Unscaled: D⁻¹ of the lower neighbours; scaled: D⁻¹ of all.
-    weights: Around<'a, S, T>,
+    weights: AroundRow<'a, S, T>,
     /// r of the neighbours in `weights`.
-    weighted: Around<'a, S, T>,
+    weighted: AroundRow<'a, S, T>,
     /// Unscaled: r of the higher neighbours; scaled: nothing.
-    plain: Option<Around<'a, S, T>>,
+    plain: Option<AroundRow<'a, S, T>>,
 }
 
 impl<S: Simd, T: Real> Products<'_, S, T> {
@@ -192,19 +179,27 @@ impl<T: Real> Kernel<T> for IncompletePoisson<T> {
         let Self { h, scaled, inverse_diagonal, r, z } = self;
         let tile = c.tile(simd, g, &h, g.all_columns());
         let summed = if scaled { Which::All } else { Which::Lower };
+        // SAFETY: see the top of this file, here and below.
+        let [lower, weights, weighted, plain] = unsafe {
+            [
+                around(g, inverse_diagonal, &h, Which::Lower),
+                around(g, inverse_diagonal, &h, summed),
+                around(g, r, &h, summed),
+                around(g, r, &h, Which::Higher),
+            ]
+        };
         for w in g.rows() {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
             let ahead = z.ahead(position);
-            let at = (&h, w);
-            // SAFETY: see the top of this file.
+            // SAFETY: as above.
             let (products, r, inverse, mut out) = unsafe {
                 (
                     Products {
                         simd,
-                        lower: around(simd, g, c, inverse_diagonal, at, Which::Lower),
-                        weights: around(simd, g, c, inverse_diagonal, at, summed),
-                        weighted: around(simd, g, c, r, at, summed),
-                        plain: if scaled { None } else { Some(around(simd, g, c, r, at, Which::Higher)) },
+                        lower: lower.row(simd, w.k),
+                        weights: weights.row(simd, w.k),
+                        weighted: weighted.row(simd, w.k),
+                        plain: if scaled { None } else { Some(plain.row(simd, w.k)) },
                     },
                     r.packs(simd, position, n),
                     inverse_diagonal.packs(simd, position, n),

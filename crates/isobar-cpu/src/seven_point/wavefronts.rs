@@ -104,16 +104,18 @@ impl<T: Real> Place<'_, '_, T> {
         mut start: impl FnMut(usize) -> Pack<S, T>,
         (a, c): (&mut [T], &mut [T]),
     ) -> Option<T> {
-        let view = View { simd, g: self.g, v: vectors.z, h: self.h, w: self.w, which };
+        let Window { k, columns } = self.w;
+        let view = View { g: self.g, v: vectors.z, h: self.h, columns, which };
         let (position, n) = (self.position(), self.w.columns.n);
         let ahead = [vectors.inverse_pivots.ahead(position), vectors.z.ahead(position)];
         // SAFETY: see the top of this file.
         let (south, north, below, above, inverse) = unsafe {
+            let beside = view.in_z();
             (
-                view.in_y(false),
-                view.in_y(true),
-                view.in_z(false),
-                view.in_z(true),
+                view.in_y(false).row(simd, k),
+                view.in_y(true).row(simd, k),
+                beside.row(simd, k, false),
+                beside.row(simd, k, true),
                 vectors.inverse_pivots.packs(simd, position, n),
             )
         };

@@ -26,11 +26,16 @@ pub(crate) use relax::{Correction, Relax};
 /// The right-hand side and the target of a tile of lines. (Traits, not closures: only functions that are certain to be inlined
 /// get this machine's vector instructions.)
 trait LineTask<S: Simd, T: Real> {
+    /// What all rows of a tile share.
+    type Tile;
     /// A row of the right-hand side.
     type Row: LineRow<S, T>;
 
+    /// Returns what the rows of these columns share.
+    fn tile(&self, columns: Columns) -> Self::Tile;
+
     /// Returns a row of the right-hand side; called once a row, upwards.
-    fn row(&mut self, w: Window) -> Self::Row;
+    fn row(&mut self, tile: &Self::Tile, w: Window) -> Self::Row;
 
     /// Adds the sums of a row.
     #[inline(always)]
@@ -83,14 +88,14 @@ unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
     for m in (first..first + n).step_by(tile) {
         let columns = Columns { m, n: tile.min(first + n - m) };
         let n = columns.n;
-        let coefficients = c.tile(simd, g, h, columns);
+        let (coefficients, shared) = (c.tile(simd, g, h, columns), task.tile(columns));
         let out = out(m);
         let ratio = &mut ratio[..n];
         ratio.fill(T::ZERO);
         for k in 0..layers {
             let w = Window { k, columns };
             let entries_row = coefficients.row(k);
-            let mut row = task.row(w);
+            let mut row = task.row(&shared, w);
             let position = out.position(w);
             // SAFETY: promised by the caller; rows k and k − 1 are different rows.
             let (mut y, below) = unsafe {
@@ -220,10 +225,14 @@ impl<S: Simd, T: Real> LineRow<S, T> for PlainRow<'_, S, T> {
 }
 
 impl<'a, S: Simd, T: Real> LineTask<S, T> for Plain<'a, S, T> {
+    type Tile = ();
     type Row = PlainRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
+    fn tile(&self, _: Columns) {}
+
+    #[inline(always)]
+    fn row(&mut self, (): &(), w: Window) -> Self::Row {
         let position = self.g.position(&self.h, w);
         // SAFETY: see the top of this file, here and below.
         PlainRow { r: unsafe { self.r.packs(self.simd, position, w.columns.n) }, ahead: self.r.ahead(position) }
@@ -293,10 +302,14 @@ impl<S: Simd, T: Real> LineRow<S, T> for UpdateRow<'_, S, T> {
 }
 
 impl<'a, S: Simd, T: Real> LineTask<S, T> for Update<'a, S, T> {
+    type Tile = ();
     type Row = UpdateRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
+    fn tile(&self, _: Columns) {}
+
+    #[inline(always)]
+    fn row(&mut self, (): &(), w: Window) -> Self::Row {
         let (position, n) = (self.g.position(&self.h, w), w.columns.n);
         // SAFETY: see the top of this file.
         let (r, q) = unsafe { (self.r.packs_mut(self.simd, position, n), self.q.packs(self.simd, position, n)) };

@@ -5,10 +5,11 @@ use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{LineRow, LineTask, Target, into_vector, solve_tiles};
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
-use crate::seven_point::kernels::ResidualRow;
+use crate::around::{Around, AroundRow};
+use crate::geometry::{Columns, Geometry, HalfPlane, Window};
+use crate::seven_point::kernels::{ResidualRow, Residuals, around};
 use crate::seven_point::{Coefficients, Entries, Kernel, LineSpace};
-use crate::shared::{Ahead, Row, Shared};
+use crate::shared::{Ahead, Row, Shared, Strip};
 
 /// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values do not enter, except across a periodic end.
 pub(crate) struct Relax<'s, T> {
@@ -28,9 +29,15 @@ struct Coupled<'a, S: Simd, T: Real> {
     u: Shared<T>,
 }
 
+struct CoupledTile<'a, T> {
+    f: Strip<'a, T>,
+    around: Around<'a, T>,
+    ahead: Ahead<T>,
+}
+
 struct CoupledRow<'a, S: Simd, T: Real> {
     f: Row<'a, S, T>,
-    around: Around<'a, S, T>,
+    around: AroundRow<'a, S, T>,
     /// The row itself, which enters at a periodic end.
     own: Row<'a, S, T>,
     ahead: Ahead<T>,
@@ -58,20 +65,30 @@ impl<S: Simd, T: Real> LineRow<S, T> for CoupledRow<'_, S, T> {
 }
 
 impl<'a, S: Simd, T: Real> LineTask<S, T> for Coupled<'a, S, T> {
+    type Tile = CoupledTile<'a, T>;
     type Row = CoupledRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
-        let Self { simd, g, h, f, u } = *self;
-        let (position, n) = (g.position(&h, w), w.columns.n);
-        let view = View { simd, g, v: u, h: &h, w, which: Which::All };
+    fn tile(&self, columns: Columns) -> Self::Tile {
+        let Self { g, h, f, u, .. } = *self;
+        let position = h.start + columns.m as isize;
+        // SAFETY: see the top of this file.
+        let (rows, around) =
+            unsafe { (f.strip(position, columns.n, g.layout.pitch(), g.layers()), around(g, u, &h, columns)) };
+        CoupledTile { f: rows, around, ahead: f.ahead(position) }
+    }
+
+    #[inline(always)]
+    fn row(&mut self, tile: &Self::Tile, Window { k, .. }: Window) -> Self::Row {
+        let simd = self.simd;
+        let ahead = tile.ahead.after(k * self.g.layout.pitch());
         // SAFETY: see the top of this file.
         unsafe {
             CoupledRow {
-                f: f.packs(simd, position, n),
-                around: Around::new(view),
-                own: view.own(),
-                ahead: f.ahead(position),
+                f: tile.f.row(simd, k),
+                around: tile.around.row(simd, k),
+                own: tile.around.own(simd, k),
+                ahead,
             }
         }
     }
@@ -86,11 +103,17 @@ struct Lagged<'a, S: Simd, T: Real> {
 }
 
 impl<'a, S: Simd, T: Real> LineTask<S, T> for Lagged<'a, S, T> {
+    type Tile = CoupledTile<'a, T>;
     type Row = CoupledRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
-        self.coupled.row(w)
+    fn tile(&self, columns: Columns) -> Self::Tile {
+        self.coupled.tile(columns)
+    }
+
+    #[inline(always)]
+    fn row(&mut self, tile: &Self::Tile, w: Window) -> Self::Row {
+        self.coupled.row(tile, w)
     }
 
     #[inline(always)]
@@ -156,13 +179,20 @@ impl<S: Simd, T: Real> LineRow<S, T> for ResidualRow<'_, S, T> {
 }
 
 impl<'a, S: Simd, T: Real> LineTask<S, T> for Defect<'a, S, T> {
+    type Tile = Residuals<'a, T>;
     type Row = ResidualRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
-        let Coupled { simd, g, h, f, u } = self.0;
+    fn tile(&self, columns: Columns) -> Self::Tile {
+        let Coupled { g, h, f, u, .. } = self.0;
         // SAFETY: see the top of this file.
-        unsafe { ResidualRow::new(simd, g, f, u, &h, w) }
+        unsafe { Residuals::new(g, [f, u], &h, columns) }
+    }
+
+    #[inline(always)]
+    fn row(&mut self, tile: &Self::Tile, w: Window) -> Self::Row {
+        // SAFETY: see the top of this file.
+        unsafe { tile.row(self.0.simd, w.k) }
     }
 }
 

@@ -4,7 +4,8 @@
 use isobar_core::prelude::{Colour, Guess, Pack, Real};
 use pulp::Simd;
 
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which};
+use crate::geometry::{Geometry, HalfPlane};
+use crate::seven_point::kernels::around;
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients};
 use crate::shared::{Row, Shared};
 
@@ -41,14 +42,14 @@ impl<T: Real> Kernel<T> for HalfSweep<T> {
         let Self { h, first_layer, rho, f, u } = self;
         let rho = Pack::splat(simd, rho);
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of this file, here and below; neighbours are of the other colour of cells, in other rows.
+        let neighbours = unsafe { around(g, u, &h, g.all_columns()) };
         for w in g.rows().skip(first_layer).step_by(2) {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
             let ahead = f.ahead(position);
-            // SAFETY: see the top of this file; neighbours are of the other colour of cells, in other rows.
-            let (around, f, mut out) = unsafe {
-                let around = Around::new(View { simd, g, v: u, h: &h, w, which: Which::All });
-                (around, f.packs(simd, position, n), u.packs_mut(simd, position, n))
-            };
+            // SAFETY: as above.
+            let (around, f, mut out) =
+                unsafe { (neighbours.row(simd, w.k), f.packs(simd, position, n), u.packs_mut(simd, position, n)) };
             for i in 0..out.len() {
                 ahead.fetch(i, Row::<S, T>::LANES);
                 around.fetch_ahead(i);

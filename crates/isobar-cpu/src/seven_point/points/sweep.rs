@@ -3,7 +3,7 @@
 use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
-use crate::seven_point::kernels::Applied;
+use crate::seven_point::kernels::{Applied, around};
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
 use crate::{Geometry, HalfPlane, Row, RowSum, Shared};
 
@@ -82,13 +82,14 @@ impl<T: Real> Kernel<T> for Sweep<T> {
         let momentum = momentum.map(|momentum| Pack::splat(simd, momentum));
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
+        // SAFETY: see the top of `kernels`, here and below; v is another vector than u and f.
+        let u = unsafe { around(g, u, &h, g.all_columns()) };
         for w in g.rows() {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
             let ahead = f.ahead(position);
-            // SAFETY: see the top of `kernels`; v is another vector than u and f.
-            let (au, f, mut out) = unsafe {
-                (Applied::new(simd, g, u, &h, w), f.packs(simd, position, n), v.packs_mut(simd, position, n))
-            };
+            // SAFETY: as above.
+            let (au, f, mut out) =
+                unsafe { (Applied::new(simd, &u, w.k), f.packs(simd, position, n), v.packs_mut(simd, position, n)) };
             for i in 0..out.len() {
                 ahead.fetch(i, Row::<S, T>::LANES);
                 au.around.fetch_ahead(i);

@@ -12,7 +12,7 @@ use pulp::{Simd, WithSimd};
 use super::space::{Lanes, Rows, TileSpace};
 use super::sweep::{Update, rest};
 use crate::geometry::Link;
-use crate::seven_point::kernels::Applied;
+use crate::seven_point::kernels::{Applied, around};
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, Stored, TileCoefficients};
 use crate::{Columns, Cpu, Geometry, HalfPlane, Row, RowMut, Shared, Vector, Window};
 
@@ -169,7 +169,10 @@ impl<T: Real> Tile<'_, T> {
         let n = rows.lanes;
         let w = Window { k, columns: Columns { m: lanes.m, n } };
         // SAFETY: rows of vectors that nobody writes.
-        let (au, f) = unsafe { (Applied::new(simd, g, self.u, h, w), self.f.packs(simd, g.position(h, w), n)) };
+        let (au, f) = unsafe {
+            let u = around(g, self.u, h, w.columns);
+            (Applied::new(simd, &u, k), self.f.packs(simd, g.position(h, w), n))
+        };
         let omega = T::from_f64(self.cycle.relaxation);
         let (rest, omega) = (rest(simd, omega), Pack::splat(simd, omega));
         let at = rows.at(h.parity, (h.j - y[0]) as isize, (k - z[0]) as isize);
