@@ -87,7 +87,10 @@ pub(crate) fn read_error(
         }
         Problem::UnknownChoice { value, known } => return unknown_choice(&path, value, known),
         Problem::MissingKey(key) => format!("{} needs the key \"{key}\"", bracketed(&path)),
-        Problem::Type(expected) => format!("{path} must be {}, not {found}", expected_in_words(expected, &path)),
+        Problem::Type(expected) => match too_large(expected, found) {
+            Some((number, largest)) => format!("{path} = {number} is too large; the largest number is {largest}"),
+            None => format!("{path} must be {}, not {found}", expected_in_words(expected, &path)),
+        },
         Problem::Form(known) => {
             let forms = FORMS.iter().find(|(key, _)| *key == path).map(|(_, forms)| (*forms).to_owned());
             let forms = forms.unwrap_or_else(|| format!("one of \"{}\"", known.join("\", \"")));
@@ -100,6 +103,20 @@ pub(crate) fn read_error(
         Problem::Message(message) => format!("{path}: {message}"),
     };
     (message, None)
+}
+
+/// Returns a whole number that does not fit into the expected type, with the largest one that does.
+fn too_large<'f>(expected: &str, found: &'f str) -> Option<(&'f str, u64)> {
+    let number = found.strip_prefix("the whole number ").filter(|number| !number.starts_with('-'))?;
+    let largest = match expected {
+        "u8" => u8::MAX.into(),
+        "u16" => u16::MAX.into(),
+        "u32" => u32::MAX.into(),
+        "u64" => u64::MAX,
+        "usize" => usize::MAX as u64,
+        _ => return None,
+    };
+    Some((number, largest))
 }
 
 /// Translates serde's name of an expected type.

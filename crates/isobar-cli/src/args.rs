@@ -177,7 +177,7 @@ pub struct EffectiveArgs {
     #[arg(long, value_enum, default_value = "all")]
     pub axis: AxisChoice,
 
-    /// Tolerance of the relative residual; the conductivity is far more accurate
+    /// Tolerance of the relative residual, and of the estimated relative error of the conductivity, which is usually far smaller
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
     pub tolerance: f64,
 

@@ -96,6 +96,9 @@ pub struct Outcome {
     /// where that eigenvalue was still falling, and for other methods. Where coefficients differ by orders of magnitude the estimate
     /// and the residual may differ likewise.
     pub error_estimate: Option<f64>,
+    /// ⟨r, A⁻¹r⟩, the square of the error in the norm of the energy, estimated by conjugate gradients: ⟨r, M⁻¹r⟩ of the last residual over the
+    /// smallest eigenvalue of M⁻¹A that their coefficients show.
+    pub energy_error: Option<f64>,
     /// The outcome of a batch of lines, `solver.jacobi.batch`.
     pub batch: Option<Batch>,
     /// Events of the solve that users should know, such as the replacement of a preconditioner that failed.

@@ -141,6 +141,7 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
     let file = File::open(path).map_err(Problem::Io)?;
     let mut decoder = Decoder::new(BufReader::new(file))?.with_limits(Limits::unlimited());
     let (mut values, mut pages, mut first, mut is_whole) = (Pixels::Bytes(Vec::new()), 0, (0, 0), true);
+    let description = decoder.find_tag(Tag::ImageDescription).ok().flatten().and_then(|text| text.into_string().ok());
     loop {
         let size = decoder.dimensions()?;
         match decoder.colortype()? {
@@ -204,6 +205,14 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         }
         decoder.next_image()?;
     }
+    // ImageJ describes slices after the first page by their number only, without pages of their own.
+    if let Some(slices) = description.as_deref().and_then(imagej_slices).filter(|&slices| slices > pages) {
+        return Err(Problem::Other(format!(
+            "is an ImageJ stack of {slices} slices with {pages} of them as {}, and the rest would be lost; save it with one page per \
+             slice, or as .npy (in Python: numpy.save(\"image.npy\", tifffile.imread(\"image.tif\")))",
+            if pages == 1 { "a page" } else { "pages" }
+        )));
+    }
     let shape = [pages, first.1 as usize, first.0 as usize];
     if let Pixels::Numbers(values) = &values
         && let Some(at) = values.iter().position(|value| !value.is_finite())
@@ -214,6 +223,13 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         )));
     }
     Ok(Image { shape, values, is_whole })
+}
+
+/// Returns the number of slices of a stack from ImageJ's description of it.
+fn imagej_slices(description: &str) -> Option<usize> {
+    let mut lines = description.lines().map(str::trim);
+    lines.next().filter(|first| first.starts_with("ImageJ="))?;
+    lines.find_map(|line| line.strip_prefix("images=")?.parse().ok())
 }
 
 #[cfg(test)]
@@ -293,6 +309,17 @@ mod tests {
         bytes[at] = 0;
         fs::write(&path, &bytes).unwrap();
         says(&path, "page 0 has white as 0 (WhiteIsZero)");
+        let stack = |slices: usize| {
+            let mut encoder = TiffEncoder::new(File::create(&path).unwrap()).unwrap();
+            let mut page = encoder.new_image::<colortype::Gray8>(2, 1).unwrap();
+            let text = format!("ImageJ=1.54f\nimages={slices}\nslices={slices}\n");
+            page.encoder().write_tag(Tag::ImageDescription, text.as_str()).unwrap();
+            page.write_data(&[1, 2]).unwrap();
+        };
+        stack(1);
+        assert_eq!(read(&path).unwrap().shape, [1, 1, 2]);
+        stack(6);
+        says(&path, "is an ImageJ stack of 6 slices with 1 of them as a page, and the rest would be lost; save it");
         let npy_path = folder.path().join("a.npy");
         npy::write(File::create(&npy_path).unwrap(), &[1, 1, 1, 1], &[1.0]).unwrap();
         says(&npy_path, "has shape [1, 1, 1, 1]; save a non-empty array of one to three dimensions");

@@ -11,8 +11,8 @@ use crate::observer::watched;
 use crate::system::Given;
 
 /// Axis, conductivity, tortuosity, porosity, connected fraction, bounds, imbalance, and for a solve whether it converged, its iterations
-/// and its residual.
-type Found = (usize, f64, f64, f64, f64, [f64; 2], f64, Option<(bool, usize, f64)>);
+/// and its advice.
+type Found = (usize, f64, f64, f64, f64, [f64; 2], f64, Option<(bool, usize, Option<String>)>);
 
 /// A number that no solver has.
 const NO_SOLVER: usize = usize::MAX;
@@ -39,8 +39,7 @@ pub(crate) fn effective(
         let mut sample = sample?;
         axes.map(|axis| {
             let found = sample.along(axis, &device, &options, None, &mut |seen| watch.observe(seen)).map_err(raise)?;
-            let outcome =
-                found.outcome.map(|outcome| (outcome.converged(), outcome.iterations, outcome.relative_residual));
+            let outcome = found.outcome.map(|outcome| (outcome.converged(), outcome.iterations, outcome.advice));
             let isobar::Effective { conductivity, tortuosity, porosity, connected, bounds, imbalance, .. } = found;
             Ok((axis as usize, conductivity, tortuosity, porosity, connected, bounds, imbalance, outcome))
         })

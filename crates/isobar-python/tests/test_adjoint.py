@@ -103,8 +103,13 @@ def test_misuse(rng):
         heat.gradient(np.full((6, 7), np.nan), dt=0.1, end_time=0.1)
     with pytest.raises(ValueError, match="scheme"):
         heat.gradient(np.ones((6, 7)), dt=0.1, end_time=0.1, scheme="euler")
-    with pytest.raises(ValueError, match="checkpoints"):
-        heat.gradient(np.ones((6, 7)), dt=0.1, end_time=0.1, checkpoints=0)
+    for checkpoints in (0, np.inf, "all", 1.5):
+        with pytest.raises(ValueError, match=f"^checkpoints: {checkpoints!r}; use a whole number, 1 or more"):
+            heat.gradient(np.ones((6, 7)), dt=0.1, end_time=0.1, checkpoints=checkpoints)
+    with pytest.raises(TypeError, match="dt: 'auto'; use a number, and step_tolerance"):
+        heat.gradient(np.ones((6, 7)), dt="auto", end_time=0.1)
+    with pytest.raises(ValueError, match="^reaction: a negative one makes heat grow by itself"):
+        isobar.Heat(np.ones(4), boundary=0.0, reaction=-1.0).gradient(np.ones(4), dt=0.1, end_time=0.1)
     with pytest.raises(ValueError, match="dt = -1"):
         heat.gradient(np.ones((6, 7)), dt=-1, end_time=0.1)
     rough = isobar.Heat(np.exp(2 * rng.standard_normal((8, 8, 8))), boundary=0.0)

@@ -24,6 +24,24 @@ def test_labels_are_coefficients(rng, kind):
         np.testing.assert_array_equal(isobar.Solver(problem, device="cpu").apply(b), expected)
 
 
+@pytest.mark.parametrize("much", [1e3, 1e6, 1e9, 1e12])
+def test_a_wall_between_good_conductors(much):
+    # The residual is small beside the large right-hand side long before the flow through the wall is known.
+    kappa = np.full((100, 100), much)
+    kappa[:, 50] = 1.0
+    kappa[2, 2] = much / 2
+    found = isobar.effective(kappa, axis="x", device="cpu")["x"]
+    assert found.converged
+    assert found.conductivity == pytest.approx(100 / (99 / much + 1), rel=2e-5)
+
+
+@pytest.mark.parametrize("precision", ["f64", "mixed", "f32"])
+def test_few_cells_around_a_ring(precision):
+    problem = isobar.Diffusion(np.ones((5, 1, 1)), boundary={"z": "periodic"})
+    solver = isobar.Solver(problem, precision=precision, compatibility="project", tolerance=1e-5, device="cpu")
+    assert solver.solve(np.arange(5.0).reshape(5, 1, 1)).converged
+
+
 def test_truth_values_and_keys_of_numpy():
     image = np.array([[True, False, True, True]])
     problem = isobar.Diffusion(image, spacing=1.0, boundary={"x": 0.0}, coefficients={np.uint8(1): 2, False: 0})

@@ -99,6 +99,7 @@ def test_out(solver):
         ({"wells": [{"i": 1, "value": 1.0, "radius": 10.0}]}, ValueError, "^wells: entry 0 at .* has the radius 10"),
         ({"sources": [{"i": 100, "rate": 1.0}]}, ValueError, "^sources: entry 0 .*outside the grid"),
         ({"sources": [{"i": -1, "rate": 1.0}]}, ValueError, "entry 0 is .*counted from 0"),
+        ({"sources": [{"i": 1, "k": [5, 2], "rate": 1.0}]}, ValueError, r"entry 0 has the layers k = \(5, 2\), which are reversed"),
         ({"sources": [{"i": 1.5, "rate": 1.0}]}, TypeError, "entry 0: .*integer"),
         ({"wells": [{"i": 1, "value": "a", "radius": 1e-3}]}, TypeError, "entry 0: .*float"),
     ],

@@ -81,6 +81,11 @@ def test_a_case_of_heat():
     exact = 3 * np.sin(np.pi * x) * np.sin(np.pi * y) * np.sin(np.pi * z) * np.exp(-3 * np.pi**2 * 0.005)
     np.testing.assert_allclose(result.x, exact, rtol=5e-3)
     assert result.tolerance == 1e-8
+    for key, value in (("checkpoint", "run.ckpt"), ("output_every", 3)):
+        with pytest.raises(ValueError, match=f"^heat.{key}: isobar.solve writes no files"):
+            isobar.solve(CASES / "heat.toml", heat={key: value})
+    with pytest.raises(ValueError, match="^threads: -1; use a whole number, 1 or more"):
+        isobar.solve(CASES / "heat.toml", threads=-1)
     for given in ({"solver": {"tolerance": 1e-4}}, {"solver.tolerance": 1e-4}):
         assert isobar.solve(CASES / "heat.toml", device="cpu", **tiny, **given).tolerance == 1e-4
 
@@ -100,6 +105,10 @@ def test_misuse():
     for options, words in [
         ({"dt": 0.0, "end_time": 1.0}, "^dt: 0 is not a time"),
         ({"dt": 1.0, "end_time": 1.0, "scheme": "leapfrog"}, "crank-nicolson"),
+        ({"dt": 1.0, "end_time": 1.0, "scheme": None}, "^scheme: None; use \"crank-nicolson\""),
+        ({"dt": 1.0, "end_time": 1.0, "threads": -1}, "^threads: -1; use a whole number, 1 or more"),
+        ({"dt": 1.0, "end_time": 1.0, "threads": np.inf}, "^threads: inf"),
+        ({"dt": 1.0, "end_time": 1.0, "threads": 2**70}, "^threads: .* beyond 64 bits"),
         ({"dt": 1.0, "end_time": 1.0, "first_guess": "ones"}, "previous"),
         ({"dt": 1.0, "end_time": 1.0, "initial": np.ones(3)}, "initial has shape"),
         ({"dt": 1.0, "end_time": 1.0, "initial": np.nan}, "NaN"),
@@ -113,6 +122,41 @@ def test_misuse():
         isobar.Heat(np.ones(4)).steps(dt=1.0, end_time=1.0, threads="two")
     with pytest.raises(ValueError, match="source has shape"):
         isobar.Heat(np.ones(8), source=np.ones(3))
+    for options, words in [
+        ({"dt": None, "end_time": 1.0}, "^dt: None; use a number"),
+        ({"dt": 1.0, "end_time": "late"}, "^end_time: 'late'; use a number"),
+        ({"dt": 1.0, "end_time": 1.0, "step_tolerance": "small"}, "^step_tolerance: 'small'; use a number"),
+        ({"dt": 1.0, "end_time": 1.0, "initial": "sine"}, "^initial: 'sine'; use a number"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            heat.steps(**options)
+        with pytest.raises(TypeError, match=words):
+            heat.gradient(np.ones(8), **options)
+    # NaN in inactive cells is ignored, as elsewhere.
+    f = np.array([1.0, np.nan, 1.0, 1.0])
+    assert isobar.Heat(np.ones(4), source=f, active=np.isfinite(f)).solve(dt=0.1, end_time=0.1).converged
+    for source, words in [(np.nan, r"source: nan at \(0,\)"), (f, r"source: nan at \(1,\)")]:
+        with pytest.raises(ValueError, match=words):
+            isobar.Heat(np.ones(4), source=source)
+
+
+def test_warnings_point_at_the_caller(rng, tmp_path):
+    state = rng.standard_normal((6, 7, 8))
+    heat = isobar.Heat(rng.uniform(0.5, 2.0, state.shape), boundary=0.0)
+    weak = {"method": "cg", "max_iterations": 1, "tolerance": 1e-12, "preconditioner": {"kind": "none"}}
+    run = lambda: heat.steps(state, dt=1.0, end_time=1.0, **weak)
+    path = tmp_path / "case.toml"
+    path.write_text("problem.kind = 'diffusion'\ngrid = {nx = 8, ny = 8, nz = 8}\ndiffusion.boundary.west.dirichlet = 1.0\n")
+    for call in (
+        lambda: heat.solve(state, dt=1.0, end_time=1.0, **weak),
+        lambda: run().run(),
+        lambda: list(run()),
+        lambda: isobar.solve(path, solver=weak),
+        lambda: isobar.solve(CASES / "heat-2d.toml", solver=weak, heat={"dt": 1.0, "end_time": 1.0}, grid={"nx": 8, "ny": 8}),
+    ):
+        with pytest.warns(isobar.NotConvergedWarning) as caught:
+            call()
+        assert caught[0].filename == __file__
 
 
 def test_progress_shows_steps_and_times(capsys, monkeypatch):

@@ -35,6 +35,9 @@ impl<'de> Deserialize<'de> for Layers {
         let forms = Forms::<Self, Vec<usize>> {
             whole: |layer| Some(Self([layer; 2])),
             list: Some(|layers| match layers[..] {
+                [first, last] if first > last => {
+                    Err(format!("the range [{first}, {last}] is reversed; write [{last}, {first}]"))
+                }
                 [first, last] => Ok(Self([first, last])),
                 _ => Err(format!("a list of length {}; give {EXPECTED}", layers.len())),
             }),

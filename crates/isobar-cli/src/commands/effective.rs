@@ -85,7 +85,11 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         }
         table.row(row(&found, seconds));
         if let Some(outcome) = &found.outcome {
-            has_converged &= outcome.converged();
+            if !outcome.converged() {
+                has_converged = false;
+                let advice = outcome.advice.as_deref().unwrap_or("see the imbalance");
+                console.line(entry("note", format!("NOT converged along {}: {advice}", name(axis))));
+            }
             outcome.notes.iter().for_each(|note| console.line(entry("note", note)));
         }
         report.axes.insert(name(axis), AxisReport::new(&found, seconds));
@@ -98,9 +102,6 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
     console.line(entry("time", format!("{} in all", Time(report.seconds.total))));
     if is_incomplete {
         console.line(entry("note", "interrupted: axes that are not in the table have no result"));
-    }
-    if !has_converged {
-        console.line(entry("note", "NOT converged along every axis: see the imbalance, and give a larger --tolerance"));
     }
     let written = write(args, &report, pictured.as_ref(), shape, &mut console);
     console.finish()?;
@@ -216,13 +217,22 @@ fn row(found: &Effective, seconds: f64) -> [String; 7] {
     let iterations = found.outcome.as_ref().map_or("none".to_owned(), |outcome| outcome.iterations.to_string());
     [
         name(found.axis).to_owned(),
-        format!("{:.6}", found.conductivity),
-        if found.tortuosity.is_finite() { format!("{:.5}", found.tortuosity) } else { "infinite".to_owned() },
+        six_digits(found.conductivity),
+        if found.tortuosity.is_finite() { six_digits(found.tortuosity) } else { "infinite".to_owned() },
         format!("{:.2} %", 100.0 * found.connected),
         format!("{:.1e}", found.imbalance),
         iterations,
         Time(seconds).to_string(),
     ]
+}
+
+/// Formats six significant digits, with an exponent where the number is very small or large.
+fn six_digits(value: f64) -> String {
+    let scientific = format!("{value:.5e}");
+    match scientific.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok()) {
+        Some(exponent @ -4..6) => format!("{value:.*}", (5 - exponent) as usize),
+        _ => scientific,
+    }
 }
 
 fn write(
@@ -256,11 +266,11 @@ fn write(
     let active: Vec<bool> = solution.iter().map(|u| *u != 0.0).collect();
     let field = Field { active: Some(&active), ..Field::new("potential", solution, [nz, ny, nx], &mesh) };
     let title = format!(
-        "{} along {}: conductivity {:.5}, tortuosity {:.4}",
+        "{} along {}: conductivity {}, tortuosity {}",
         args.image.display(),
         name(found.axis),
-        found.conductivity,
-        found.tortuosity
+        six_digits(found.conductivity),
+        six_digits(found.tortuosity)
     );
     let plot = PlotInput { title: &title, history: &outcome.history, tolerance: args.tolerance, field: &field };
     plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")))?;

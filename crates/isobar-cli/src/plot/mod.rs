@@ -56,8 +56,8 @@ fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
-/// Draws the convergence, the middle layer and the middle row as one picture. With one layer, only that
-/// layer is drawn; with one row, a curve.
+/// Draws the convergence, the middle layer and the middle row as one picture. In two dimensions only the plane with
+/// several cells both ways is drawn; in one dimension, a curve.
 ///
 /// Values that are not finite are grey and counted in the slice's title; inactive cells are blank.
 ///
@@ -79,23 +79,10 @@ pub(crate) struct StepsPlot<'a> {
     pub(crate) field: &'a Field<'a>,
 }
 
-/// Draws the iterations of every step, the energy, and the last state (its middle layer, or a curve).
+/// Draws the iterations of every step, the energy, and the last state (its middle layer, its plane, or a curve).
 pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
     input.field.validate()?;
-    let draw = |panels: &Area<'_>| -> Drawn {
-        let (left, right) = panels.split_horizontally(px(680));
-        let (upper, lower) = left.split_vertically(px(465));
-        let of = |value: fn(&StepReport) -> Option<f64>| -> Vec<(f64, f64)> {
-            input.steps.iter().filter_map(|step| Some((step.time, value(step)?))).collect()
-        };
-        steps::draw(&upper, "Iterations per step", "iterations", &of(|step| Some(step.iterations as f64)), true)?;
-        steps::draw(&lower, "Energy ½ uᵀKu − sᵀu", "energy", &of(|step| step.energy), false)?;
-        match input.field.shape {
-            [1, 1, _] => profile::draw(&right, input.field),
-            _ => slice::draw_horizontal(&right, input.field),
-        }
-    };
-    write(path, input.title, draw)
+    write(path, input.title, |panels| draw_steps(panels, input))
 }
 
 /// Draws up to four diagrams.
@@ -112,25 +99,49 @@ pub fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
     write(path, title, draw)
 }
 
+/// Returns the directions (0 is x) with several cells.
+fn directions(field: &Field<'_>) -> Vec<usize> {
+    (0..3).filter(|&direction| field.shape[2 - direction] > 1).collect()
+}
+
+/// Draws the panels of a time-dependent run.
+fn draw_steps(panels: &Area<'_>, input: &StepsPlot<'_>) -> Drawn {
+    let (left, right) = panels.split_horizontally(px(680));
+    let (upper, lower) = left.split_vertically(px(465));
+    let of = |value: fn(&StepReport) -> Option<f64>| -> Vec<(f64, f64)> {
+        input.steps.iter().filter_map(|step| Some((step.time, value(step)?))).collect()
+    };
+    steps::draw(&upper, "Iterations per step", "iterations", &of(|step| Some(step.iterations as f64)), true)?;
+    steps::draw(&lower, "Energy ½ uᵀKu − sᵀu", "energy", &of(|step| step.energy), false)?;
+    match directions(input.field)[..] {
+        [] | [_] => profile::draw(&right, input.field),
+        [first, 2] => slice::draw_vertical(&right, input.field, first),
+        _ => slice::draw_horizontal(&right, input.field),
+    }
+}
+
 /// Draws the panels of a solve.
 fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
-    match input.field.shape {
-        [1, 1, _] => {
+    match directions(input.field)[..] {
+        [] | [_] => {
             let (upper, lower) = panels.split_vertically(px(465));
             convergence::draw(&upper, input.history, input.tolerance)?;
             profile::draw(&lower, input.field)
         }
-        [1, _, _] => {
+        [first, second] => {
             let (left, right) = panels.split_horizontally(px(680));
             convergence::draw(&left, input.history, input.tolerance)?;
-            slice::draw_horizontal(&right, input.field)
+            match second {
+                2 => slice::draw_vertical(&right, input.field, first),
+                _ => slice::draw_horizontal(&right, input.field),
+            }
         }
         _ => {
             let (upper, lower) = panels.split_vertically(px(525));
             let (left, right) = upper.split_horizontally(px(850));
             convergence::draw(&left, input.history, input.tolerance)?;
             slice::draw_horizontal(&right, input.field)?;
-            slice::draw_vertical(&lower, input.field)
+            slice::draw_vertical(&lower, input.field, 0)
         }
     }
 }

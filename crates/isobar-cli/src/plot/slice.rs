@@ -34,11 +34,18 @@ pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     draw(area, title, field, axes, true, |row, column| (layer * ny + row) * nx + column)
 }
 
-/// Draws the middle row, seen from the side.
-pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
+/// Draws the middle row along x (0), or the middle column of layers along y (1), seen from the side.
+pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>, along: usize) -> Drawn {
     let [_, ny, nx] = field.shape;
-    let row = ny / 2;
-    let title = format!("{} at y = {} (row {} of {ny})", field.name, short(field.mesh.centres[1][row]), row + 1);
+    let (name, number, count) = if along == 0 { ("y", "row", ny) } else { ("x", "column", nx) };
+    let at = count / 2;
+    let title = match count {
+        1 => field.name.to_owned(),
+        _ => {
+            let place = short(field.mesh.centres[1 - along][at]);
+            format!("{} at {name} = {place} ({number} {} of {count})", field.name, at + 1)
+        }
+    };
     let z_faces = &field.mesh.faces[2];
     let top = z_faces.last().copied().unwrap_or_default();
     let (name, unit) = match field.mesh.units {
@@ -47,8 +54,13 @@ pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
         Units::Unspecified => ("z", 1.0),
     };
     let faces = z_faces.iter().map(|height| height / unit).collect();
-    let axes = [Axis::across(field, 0), Axis::new(name, faces)];
-    draw(area, title, field, axes, false, |layer, column| (layer * ny + row) * nx + column)
+    let axes = [Axis::across(field, along), Axis::new(name, faces)];
+    // Heights of the atmosphere are in other units than x and y.
+    let square = count == 1 && field.mesh.units == Units::Unspecified;
+    draw(area, title, field, axes, square, |layer, column| match along {
+        0 => (layer * ny + at) * nx + column,
+        _ => (layer * ny + column) * nx + at,
+    })
 }
 
 /// Formats a coordinate for a title.

@@ -104,6 +104,31 @@ fn every_shape_is_drawn() {
 }
 
 #[test]
+fn the_plane_with_several_cells_is_drawn() {
+    // A map has an image, and one for its key.
+    for (shape, names, absent, images) in [
+        ([8, 6, 1], &[">y (dimensionless)<", ">height (km)<"][..], ">x (dimensionless)<", 2),
+        ([8, 1, 10], &[">x (dimensionless)<", ">height (km)<"], ">y (dimensionless)<", 2),
+        ([1, 6, 10], &[">x (dimensionless)<", ">y (dimensionless)<"], ">height (km)<", 2),
+        ([1, 6, 1], &[">u along y<", ">y<"], ">x<", 0),
+        ([8, 1, 1], &[">u along z<", ">z<"], ">x<", 0),
+    ] {
+        let both = with_field(shape, wave, |field| {
+            let input = PlotInput { title: "", history: &[1.0, 0.1], tolerance: 1e-5, field };
+            let of_steps = StepsPlot { title: "", steps: &[], field };
+            [
+                as_svg("", |panels| draw_solution(panels, &input)).unwrap(),
+                as_svg("", |panels| draw_steps(panels, &of_steps)).unwrap(),
+            ]
+        });
+        for text in both {
+            assert!(names.iter().all(|name| text.contains(name)) && !text.contains(absent), "{shape:?}");
+            assert_eq!(text.matches("base64,").count(), images, "{shape:?}");
+        }
+    }
+}
+
+#[test]
 fn every_value_is_drawn() {
     for value in [0.0, -2.0, 1e300, 1e-300, f64::MAX, f64::NAN, f64::INFINITY] {
         with_field([4, 4, 4], |_| value, |field| pixels(&[1.0, 0.1], 1e-5, field));

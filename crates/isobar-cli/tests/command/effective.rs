@@ -56,7 +56,13 @@ fn labels_conduct_what_they_are_given() {
     assert_eq!(read["axes"].as_object().unwrap().len(), 1);
     // The image holds conductivities.
     let output = isobar(["effective", image, "--device", "cpu", "--axis", "x"]).output().unwrap();
-    assert!(stdout(&output).contains(" 6.000000 "), "{}", stdout(&output));
+    assert!(stdout(&output).contains(" 6.00000 "), "{}", stdout(&output));
+    for (values, shown) in
+        [("9=2e-9,4=2e-9", " 2.00000e-9 "), ("9=3e200,4=3e200", " 3.00000e200 "), ("9=2e-4,4=2e-4", " 0.000200000 ")]
+    {
+        let text = succeeds(["effective", image, "--values", values, "--axis", "x", "--device", "cpu"]);
+        assert!(text.contains(shown), "{text}");
+    }
 }
 
 #[test]

@@ -74,6 +74,8 @@ fn frames_go_into_one_store_or_numbered_files() {
     }
     assert!(!names.iter().any(|name| name.contains(".tmp") || name == "run_0004.vti"), "{names:?}");
     assert_eq!(fs::read_to_string(run.path("run.pvd")).unwrap().matches("<DataSet").count(), 4);
+    let output = run.run("solve", &["--output", "run.npy", "--set", "heat.output_every=8"]);
+    assert!(stdout(&output).contains("run.npy will hold the last state only; use .zarr"), "{}", stdout(&output));
 }
 
 #[test]
@@ -208,6 +210,19 @@ fn direct_steps_continue_bit_for_bit() {
     let rest = run.solve(&[&random[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
     assert_eq!((rest["solver"]["method"].as_str(), rest["steps"].as_array().unwrap().len()), (Some("direct"), 10));
     assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap());
+}
+
+/// The end of a run is a multiple of dt but for rounding: 0.3 and 3 · 0.1.
+#[test]
+fn a_finished_run_goes_on() {
+    let run = Case::new(CASE);
+    let of = |end: &'static str| ["--set", "heat.dt=0.1", "--set", end];
+    run.solve(&[&of("heat.end_time=0.3")[..], &["--set", "heat.checkpoint=run.ckpt"]].concat());
+    let more = run.solve(&[&of("heat.end_time=0.6")[..], &["--restart", "run.ckpt"]].concat());
+    assert_eq!(more["steps"].as_array().unwrap().last().unwrap()["time"].as_f64(), Some(0.6));
+    // One that was shortened does not.
+    run.solve(&[&of("heat.end_time=0.25")[..], &["--set", "heat.checkpoint=run.ckpt"]].concat());
+    run.fails_with(&[&of("heat.end_time=0.6")[..], &["--restart", "run.ckpt"]].concat(), &["shortened", "2.5e-1"]);
 }
 
 #[test]

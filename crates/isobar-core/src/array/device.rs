@@ -15,7 +15,7 @@ pub struct DeviceArray {
     /// The copies in x and y that the shape has.
     copies: [u8; 2],
     /// The caller's direction that each of these is.
-    order: [usize; 3],
+    order: [u8; 3],
     precision: Precision,
     device: usize,
     stream: Option<u64>,
@@ -73,7 +73,7 @@ impl DeviceArray {
 
     /// Returns the cell of the caller's array that is this one.
     pub fn callers_cell(&self, at: [usize; 3]) -> [usize; 3] {
-        undo_order(self.order, at)
+        undo_order(self.order.map(usize::from), at)
     }
 
     /// Returns the layers from `first` to `last` of column (i, j).

@@ -92,6 +92,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             spectrum: None,
             removed,
             error_estimate: None,
+            energy_error: None,
             stop: monitor.stop().unwrap_or(Stop::MaxIterations),
             iterations: monitor.iterations(),
             relative_residual: residual / rhs,

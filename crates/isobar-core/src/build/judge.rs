@@ -3,7 +3,6 @@
 use super::range::Scaling;
 use super::system::{NORM, System};
 use crate::error::Result;
-use crate::operator::Guess;
 use crate::outcome::Stop;
 use crate::precond::NullSpace;
 use crate::solver::Monitor;
@@ -76,33 +75,17 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
     }
 
-    /// Returns whether a first guess that is good enough is no longer so with the mean 0 where it must have that. `initial` is
-    /// then its residual.
-    pub(super) fn is_moved_by_projection(
-        &mut self,
-        guess: Guess,
-        monitor: &mut Monitor<'_>,
-        initial: &mut f64,
-    ) -> Result<bool> {
-        if self.null_space.is_none() || guess == Guess::Zero || monitor.stop() != Some(Stop::Converged) {
-            return Ok(false);
-        }
-        *initial = self.judge()?;
-        if *initial <= self.options.tolerance * monitor.reference() {
-            return Ok(false);
-        }
-        monitor.resume(*initial);
-        self.iteration.begin(&self.b, &mut self.u, guess)?;
-        Ok(monitor.stop().is_none())
-    }
-
     /// Estimates ‖u − A⁻¹b‖ / ‖u‖ of the u that will be returned.
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>) -> Result<Option<f64>> {
         let Some(error) = monitor.error() else { return Ok(None) };
+        Ok(Some(error / self.norm_of_solution()?).filter(|error| error.is_finite()))
+    }
+
+    /// Computes ‖u‖.
+    pub(super) fn norm_of_solution(&mut self) -> Result<f64> {
         let Self { backend, u, scalars, .. } = self;
         backend.dot(u, u, NORM.of(scalars))?;
-        let norm = backend.read(scalars)?[NORM.index()].sqrt();
-        Ok(Some(error / norm).filter(|error| error.is_finite()))
+        Ok(backend.read(scalars)?[NORM.index()].sqrt())
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
+use super::run::Bounds;
 use super::solve::{Balance, Description, Solve, is_final};
 use crate::backend::{AggregateBackend, copy_bandwidth};
 use crate::direct::Separable;
@@ -61,8 +62,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_replaceable: bool,
     /// The preconditioner of the safer method.
     pub(super) reserve: Preconditioner,
-    /// Whether [`Norm::Initial`] is replaced by the right-hand side's norm where that is smaller.
-    pub(super) is_capped: bool,
+    /// What [`Norm::Initial`] is replaced by in time steps.
+    pub(super) bounds: Bounds,
     /// Whether all that is made of the coefficients belongs to the operator's: not after an update that failed.
     pub(super) is_current: bool,
     /// Whether the matrix chooses multigrid.
@@ -216,7 +217,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             first_notes,
             is_replaceable,
             reserve,
-            is_capped: false,
+            bounds: Bounds::default(),
             is_current: true,
             has_levels,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
@@ -281,9 +282,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         (&mut self.b, &mut self.u)
     }
 
-    /// Makes residuals relative to ‖b‖ where that is smaller than ‖r₀‖, for first guesses unrelated to the solution.
-    pub(crate) fn cap_reference(&mut self) {
-        self.is_capped = true;
+    /// Bounds the norm that residuals are relative to, where that is ‖r₀‖.
+    pub(crate) fn bound_reference(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// Computes b = A x.
@@ -291,9 +292,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.capabilities.operator.apply(x, &mut self.b)
     }
 
-    /// Computes ‖b − A u‖ / ‖b‖ for the current b and u.
-    pub fn residual_over_rhs(&mut self) -> Result<f64> {
-        Ok(self.true_residual()? / self.norm_of_rhs()?)
+    /// Computes ‖b − A u‖, ‖b‖ and ‖u‖ for the current b and u.
+    pub(crate) fn norms_left(&mut self) -> Result<[f64; 3]> {
+        Ok([self.true_residual()?, self.norm_of_rhs()?, self.norm_of_solution()?])
     }
 
     /// Solves A u = b with the b and u that are on the device; nothing is copied.

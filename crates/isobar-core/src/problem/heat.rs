@@ -121,6 +121,13 @@ impl Heat {
         }
     }
 
+    /// Makes c M as a matrix of its own.
+    pub(crate) fn only_mass(&self, volumes: &[f64], c: f64) -> Result<Diffusion> {
+        let shape = self.shape();
+        let shift = volumes.iter().map(|volume| c * volume).collect();
+        Diffusion::of_field(shape, vec![0.0; shape.cells()], [1.0; 3], Some(shift), Default::default())
+    }
+
     /// Computes 3 sin πx sin πy sin πz of the relative position in a box of this size, over the directions with more
     /// than one cell: paper E's first state.
     pub fn sine(&self, size: [f64; 3]) -> Vec<f64> {

@@ -59,6 +59,8 @@ pub struct Monitor<'o> {
     probe: Option<Watch>,
     /// ‖e‖, estimated by the last run.
     error: Option<f64>,
+    /// See [`Monitor::energy_error`].
+    energy_error: Option<f64>,
     broken: Option<Broken>,
     stop: Option<Stop>,
     observer: &'o mut Observer<'o>,
@@ -135,6 +137,7 @@ impl<'o> Monitor<'o> {
             kept: f64::INFINITY,
             probe: None,
             error: None,
+            energy_error: None,
             broken: None,
             stop: None,
             observer,
@@ -262,16 +265,23 @@ impl<'o> Monitor<'o> {
         }
     }
 
-    /// Notes ‖z‖ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, hence at most ‖z‖/λ in the norm of
+    /// Notes ‖z‖ and ⟨r, z⟩ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, hence at most ‖z‖/λ in the norm of
     /// M, with λ the smallest eigenvalue of M⁻¹A, and about that in others. There is no estimate where λ has not settled, unless M
     /// `is_strong`: then it is near 1 from the beginning.
-    pub fn note_correction(&mut self, norm: f64, is_strong: bool) {
+    pub fn note_correction(&mut self, norm: f64, rho: f64, is_strong: bool) {
         let caution = match (self.lanczos.has_settled(), is_strong) {
             (true, _) => CAUTION,
             (false, true) => CAUTION_EARLY,
             (false, false) => f64::INFINITY,
         };
-        self.error = self.spectrum().map(|found| caution * norm / found.smallest).filter(|error| error.is_finite());
+        let Some(smallest) = self.spectrum().map(|found| found.smallest) else { return };
+        self.error = Some(caution * norm / smallest).filter(|error| error.is_finite());
+        self.energy_error = Some(rho / smallest).filter(|error| error.is_finite());
+    }
+
+    /// Returns ⟨r, A⁻¹r⟩, estimated by the last run of conjugate gradients.
+    pub fn energy_error(&self) -> Option<f64> {
+        self.energy_error
     }
 
     /// Returns ‖u − A⁻¹b‖, estimated by the last run of conjugate gradients.
@@ -289,7 +299,7 @@ impl<'o> Monitor<'o> {
     pub fn resume(&mut self, residual: f64) {
         let relative = self.relative(residual);
         self.restarted = true;
-        self.error = None;
+        (self.error, self.energy_error) = (None, None);
         if let Some(last) = self.history.last_mut() {
             *last = relative;
         }

@@ -29,6 +29,19 @@ impl Diffusion {
         }
     }
 
+    /// Returns a bound of the sums of a row's couplings, of the diagonal too but without s, as far as the largest coefficients are known; else 0.
+    pub(crate) fn largest_row(&self) -> f64 {
+        let (Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. }) = self.coefficients() else {
+            return 0.0;
+        };
+        let largest =
+            axes.iter().zip(Stencil::shape(self).extents()).filter(|(_, n)| *n > 1).map(|(&(field, factor), _)| {
+                // A face between equal cells has half of the coupling of a half cell, and a row has two.
+                2.0 * factor * self.spreads().get(field).map_or(0.0, |spread| spread.most)
+            });
+        largest.sum()
+    }
+
     /// Returns the strongest direction over the weakest, among those with more than one cell.
     pub fn stiffness(&self) -> f64 {
         let Shape { nx, ny, nz } = Stencil::shape(self);
@@ -130,7 +143,7 @@ impl Diffusion {
         options: &SolverOptions,
         measure: impl FnOnce() -> Result<Option<Measures>>,
     ) -> Result<Choice> {
-        policy::diffusion::choose(options, measure, || ends_small(Stencil::shape(self), self))
+        policy::diffusion::choose(options, measure, || ends_small(self))
     }
 
     /// Chooses by [`Diffusion::choice_by`] for a device without the hybrid smoother, by coefficients on the host.

@@ -78,6 +78,12 @@ impl Orientation {
             [true, true, false] => [SAME, [0, 2, 1]],
             [true, false, true] => [[0, 2, 1], SAME],
             [false, true, true] => [[1, 2, 0], [1, 0, 2]],
+            [false, true, false] => {
+                return self.faster(Turns::ONE, &[Turns::in_order([1, 0, 2])], (shape, is_periodic));
+            }
+            [false, false, true] => {
+                return self.faster(Turns::ONE, &[Turns::in_order([2, 1, 0])], (shape, is_periodic));
+            }
             _ => return None,
         };
         let crosses = has_lines && crossing() >= self.upright_from.max(CROSSING);
@@ -95,15 +101,14 @@ impl Orientation {
 
     /// Returns the order of several in which cells take the least time, where that is much less than in this one.
     fn faster(self, own: Turns, others: &[Turns], (shape, is_periodic): (Shape, [bool; 3])) -> Option<Turns> {
-        /// Fewer cells take little time in any order.
+        /// Fewer cells take little time in any order,
         const FEW: usize = 30_000;
+        /// unless their rows are so short that this much is saved.
+        const SAVED: f64 = 5e5;
         /// The time in one order over that in another from which copies in that are worth while.
         const GAIN: f64 = 1.3;
         /// The time where lines are periodic, over that where they are not.
         const PERIODIC_LINES: f64 = 1.4;
-        if shape.cells() < FEW {
-            return None;
-        }
         let time = |turns: &Turns| {
             let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
             lines * self.time(turns.around(shape))
@@ -111,7 +116,9 @@ impl Orientation {
         let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
         let best = others.min_by(|a, b| time(a).total_cmp(&time(b)))?;
         let copies = Turns::of(own.around(shape), own.of_axes(is_periodic)).count() as f64;
-        (time(best).is_finite() && copies * time(&own) >= GAIN * time(best)).then_some(*best)
+        let (own, best_time, cells) = (copies * time(&own), time(best), shape.cells());
+        let is_worth_copies = cells >= FEW || (own - best_time) * cells as f64 >= SAVED;
+        (best_time.is_finite() && own >= GAIN * best_time && is_worth_copies).then_some(*best)
     }
 
     /// Returns the time that a cell takes; infinity where a grid is not supported.
@@ -157,7 +164,8 @@ mod tests {
             let at = [1, 2, 3];
             assert_eq!(turns.callers_cell(turns.of_axes(at)), at);
             assert_eq!(turns.once(turns.around(shape)), shape);
-            assert!(turns.moves(shape));
+            // Numbers along a single direction stay where they are.
+            assert_eq!(turns.moves(shape), shape.extents().into_iter().filter(|&n| n > 1).count() > 1);
             Some(turns.around(shape).extents())
         };
         for device in [cpu, gpu] {
@@ -172,6 +180,10 @@ mod tests {
             let crossing = device.turns(Shape::new(2, 90, 400), [false; 3], &options, || 1e4);
             assert_eq!(crossing, None);
         }
+        // One row, and few cells in rows of one.
+        assert_eq!(turned(Shape::new(1, 1, 40_000), [false; 3], cpu), Some([40_000, 1, 1]));
+        assert_eq!(turned(Shape::new(1, 2000, 1), [false; 3], cpu), Some([2000, 1, 1]));
+        assert_eq!(turned(Shape::new(1, 200, 1), [false; 3], cpu), None);
         // Planes: flat, and upright where a CPU has them so.
         let [xy, xz, yz] = [Shape::new(20, 3000, 1), Shape::new(20, 1, 3000), Shape::new(1, 20, 3000)];
         assert_eq!(

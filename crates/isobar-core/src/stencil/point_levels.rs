@@ -224,8 +224,8 @@ fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<
     })
 }
 
-/// Whether halving a stencil's grid ends with so few cells that sweeps solve on them.
-pub fn ends_small(shape: Shape, stencil: &Diffusion) -> bool {
-    let steps = halvings(shape, stencil.ends(), stencil.strengths(), None);
-    steps.last().map_or(shape, |by| by.coarse).cells() <= TOO_MANY
+/// Whether a stencil's grid can be halved, and that ends with so few cells that sweeps solve on them.
+pub fn ends_small(stencil: &Diffusion) -> bool {
+    steps(stencil, None)
+        .is_ok_and(|steps| steps.last().map_or(Stencil::shape(stencil), |by| by.coarse).cells() <= TOO_MANY)
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::adaptive::{self, Control};
 use super::arrays::Arrays;
 use super::{Evolve, HeatOptions, Moment, Step};
-use crate::build::{Description, Solve, System};
+use crate::build::{Bounds, Description, Solve, System};
 use crate::operator::{Guess, Operator};
-use crate::options::{Scheme, SolverOptions, StepGuess};
+use crate::options::{Norm, Scheme, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
 use crate::solver::Observer;
@@ -36,6 +36,7 @@ pub struct HeatStepper<B: Supports<Diffusion>> {
     arrays: Arrays,
     options: HeatOptions,
     precision: Precision,
+    norm: Norm,
     system: System<B, Diffusion>,
     /// c M, where volumes differ.
     mass: Option<(Arc<B::Operator<f64>>, Arc<dyn Operator<B, f64>>)>,
@@ -76,9 +77,9 @@ const SMALLEST_SQUARE: f64 = 1e-200;
 /// The exponent of two by which states outside that range are multiplied, once or twice.
 const SCALE: i32 = 480;
 
-/// Returns the relative residual that rounding leaves.
-fn rounding(precision: Precision) -> f64 {
-    if precision == Precision::F32 { 1e-6 } else { 1e-13 }
+/// What rounding leaves of a residual, relative to ‖b‖ and to ‖A‖ ‖u‖.
+fn rounding(precision: Precision) -> [f64; 2] {
+    if precision == Precision::F32 { [1e-6, 2e-7] } else { [1e-13, 4e-16] }
 }
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
@@ -92,9 +93,9 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let stencil = heat.shifted(c)?;
         let iterated = solver.for_iterated_steps(backend.device().ranks > 1);
         let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
-        if options.guess == StepGuess::Ones {
-            system.cap_reference();
-        }
+        // In single precision a step of a slow state is solved as precisely as possible.
+        let floor = if solver.precision == Precision::F32 { 0.0 } else { rounding(solver.precision)[0] };
+        system.bound_reference(Bounds { is_capped: options.guess == StepGuess::Ones, rounding: floor });
         let (turns, layout) = (system.turns(), system.layout);
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
@@ -125,6 +126,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             scalars: backend.scalars()?,
             backend: backend.clone(),
             precision: solver.precision,
+            norm: solver.norm,
             options,
             heat,
             arrays,
@@ -148,14 +150,10 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         self.options.scheme.theta()
     }
 
-    fn c(&self) -> f64 {
-        1.0 / (self.theta() * self.dt)
-    }
-
     /// Returns the factor of u on the right-hand side, after the product with c M where volumes differ.
     fn factor(&self) -> f64 {
         match &self.heat.mass {
-            Mass::Uniform(volume) => self.c() * volume,
+            Mass::Uniform(volume) => 1.0 / (self.theta() * self.dt) * volume,
             Mass::Given(_) => 1.0,
         }
     }
@@ -169,15 +167,38 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(())
     }
 
-    /// Changes the matrix to that of another step length.
-    fn change_step(&mut self, dt: f64) -> Result<()> {
-        self.dt = dt;
-        self.system.update(&self.heat.shifted(self.c())?)?;
-        if let (Some((operator, _)), Mass::Given(volumes)) = (&self.mass, &self.heat.mass) {
-            let matrix = self.heat.only_mass(volumes, self.c())?.repeated(self.system.turns())?;
+    /// Changes the matrix to that of another step length, or another problem. A matrix that is refused leaves everything as it was.
+    fn change(&mut self, heat: Option<Heat>, dt: f64) -> Result<()> {
+        let (c, new) = (1.0 / (self.theta() * dt), heat.as_ref().unwrap_or(&self.heat));
+        let mass = match (&self.mass, &new.mass) {
+            (Some(_), Mass::Given(volumes)) => Some(new.only_mass(volumes, c)?.repeated(self.system.turns())?),
+            _ => None,
+        };
+        self.system.update(&new.shifted(c)?)?;
+        if let (Some((operator, _)), Some(matrix)) = (&self.mass, mass) {
             self.backend.update(&**operator, &matrix)?;
         }
+        if let Some(heat) = heat {
+            self.set_source(&heat)?;
+            self.heat = heat;
+        }
+        self.dt = dt;
         self.set_scalars()
+    }
+
+    fn set_source(&mut self, heat: &Heat) -> Result<()> {
+        let Self { backend, arrays, .. } = self;
+        match (&heat.source, &mut self.source) {
+            (Some(values), Some(source)) => arrays.send(backend, values, source),
+            (Some(values), None) => {
+                let mut source = backend.zeros(&self.system.layout)?;
+                arrays.send(backend, values, &mut source)?;
+                self.source = Some(source);
+                Ok(())
+            }
+            (None, Some(source)) => backend.clear(source),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Computes b = c M x + s, x being u or another state.
@@ -231,12 +252,15 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Solves for the current right-hand side and first guess.
     fn solve(&mut self, observer: &mut Observer<'_>) -> Result<Outcome> {
         let mut outcome = self.system.solve_in_place(Guess::Given, observer)?;
-        // A state that hardly changes leaves nothing to reduce: then the residual relative to b counts.
-        if matches!(outcome.stop, Stop::Stagnated | Stop::Breakdown | Stop::MaxIterations)
-            && outcome.is_returned
-            && self.system.residual_over_rhs()? <= rounding(self.precision)
-        {
-            (outcome.stop, outcome.advice) = (Stop::Converged, None);
+        let is_stuck = !matches!(outcome.stop, Stop::Converged | Stop::Interrupted);
+        if is_stuck && outcome.is_returned && self.norm == Norm::Initial {
+            // A state that hardly changes leaves nothing to reduce: then rounding counts.
+            let ([of_rhs, of_product], [residual, rhs, w]) = (rounding(self.precision), self.system.norms_left()?);
+            if residual <= of_rhs * rhs + of_product * self.heat.stiffness.largest_row() * w {
+                (outcome.stop, outcome.advice) = (Stop::Converged, None);
+                let left = residual / rhs;
+                outcome.notes.push(format!("the residual, {left:.1e} of the right-hand side, is what rounding leaves"));
+            }
         }
         Ok(outcome)
     }
@@ -248,7 +272,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         loop {
             let (dt, is_last) = adaptive::length(self.wanted, self.time, end, tolerance)?;
             if dt != self.dt {
-                self.change_step(dt)?;
+                self.change(None, dt)?;
             }
             self.set_rhs(None)?;
             self.set_guess()?;
@@ -356,15 +380,6 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     }
 }
 
-impl Heat {
-    /// Makes c M as a matrix of its own.
-    fn only_mass(&self, volumes: &[f64], c: f64) -> Result<Diffusion> {
-        let shape = self.shape();
-        let shift = volumes.iter().map(|volume| c * volume).collect();
-        Diffusion::of_field(shape, vec![0.0; shape.cells()], [1.0; 3], Some(shift), Default::default())
-    }
-}
-
 impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     fn step(&mut self, observer: &mut Observer<'_>) -> Result<Step> {
         let steps = self.options.steps;
@@ -378,7 +393,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
         }
         let dt = steps.length(self.taken);
         if dt != self.dt {
-            self.change_step(dt)?;
+            self.change(None, dt)?;
         }
         self.set_rhs(None)?;
         self.set_guess()?;
@@ -453,19 +468,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             let message = "it has other active cells, or volumes of another kind; make a new stepper";
             return Err(Error::invalid("the new problem", message));
         }
-        let Self { backend, arrays, .. } = self;
-        match (&heat.source, &mut self.source) {
-            (Some(values), Some(source)) => arrays.send(backend, values, source)?,
-            (Some(values), None) => {
-                let mut source = backend.zeros(&self.system.layout)?;
-                arrays.send(backend, values, &mut source)?;
-                self.source = Some(source);
-            }
-            (None, Some(source)) => backend.clear(source)?,
-            (None, None) => {}
-        }
-        self.heat = heat;
-        self.change_step(self.dt)
+        self.change(Some(heat), self.dt)
     }
 
     fn taken(&self) -> usize {

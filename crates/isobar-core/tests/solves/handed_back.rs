@@ -40,6 +40,26 @@ fn source(values: &[f64], shape: Shape) -> Source<'_> {
     ArrayView::c_order(values, shape).unwrap().into()
 }
 
+/// A first guess with a large constant, which closed sides leave open, is as good as without it.
+#[test]
+fn a_constant_of_the_first_guess_does_not_count() {
+    let shape = Shape::new(16, 12, 10);
+    let stencil = rock(shape, 1.0, [CLOSED; 3]);
+    let mut b = noise(shape.cells(), 6);
+    let mean = b.iter().sum::<f64>() / b.len() as f64;
+    b.iter_mut().for_each(|b| *b -= mean);
+    for method in [Method::Auto, Method::Multigrid] {
+        let options = SolverOptions { method, tolerance: 1e-9, norm: Norm::Rhs, ..SolverOptions::default() };
+        let mut system = System::new(&Reference, &stencil, &options).unwrap();
+        let (_, u) = solve(&mut system, shape, &b, None, false);
+        for constant in [1e6, 1e10] {
+            let first: Vec<f64> = u.iter().map(|u| u + constant).collect();
+            let (again, _) = solve(&mut system, shape, &b, Some(&first), false);
+            assert!(again.converged(), "{constant:e} {again:?}");
+        }
+    }
+}
+
 /// Arrays in single precision are judged with their rounding, unless the caller wants the unrounded solution judged.
 #[test]
 fn arrays_in_single_precision_are_judged_as_they_are() {

@@ -185,6 +185,40 @@ fn a_steady_state_stays() {
     assert!(state(&mut stepper, shape).iter().all(|u| (u - 1.0).abs() < 1e-12));
 }
 
+/// Near its end a run leaves residuals at the level of rounding: of the right-hand side in direct solves, of A u in long steps on thin grids.
+#[test]
+fn a_run_reaches_its_steady_state() {
+    let long = Shape::new(2, 512, 1);
+    let rough = (0..long.cells()).map(|n| (6.0 * random(9, n)).exp()).collect();
+    for (shape, kappa, solver) in [
+        (Shape::new(32, 1, 1), vec![1.0; 32], SolverOptions { tolerance: 1e-8, ..SolverOptions::default() }),
+        (long, rough, solver(MIC, 1e-8)),
+    ] {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.spacing = [0; 3].map(|_| Spacing::Uniform(1.0 / shape.ny.max(shape.nx) as f64));
+        problem.boundary[0] = [Boundary::Dirichlet(1.0); 2];
+        let heat = Heat::in_cells(&problem, None).unwrap();
+        let options = options(1.0, 60.0, Scheme::BackwardEuler);
+        let mut stepper = stepper(&heat, options, &solver, &vec![0.0; shape.cells()]);
+        let iterations = run(&mut stepper, 60);
+        assert!(iterations[59] <= 1, "{iterations:?}");
+        let error = state(&mut stepper, shape).iter().map(|u| (u - 1.0).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-9, "{error:e} {iterations:?}");
+    }
+}
+
+/// Relative to the right-hand side, rounding does not count as convergence.
+#[test]
+fn single_precision_makes_no_claim_beyond_it() {
+    let shape = Shape::new(8, 6, 1);
+    let heat = bumpy(shape, 1.0, 1.0, false);
+    let options = options(0.1, 0.3, Scheme::CrankNicolson);
+    let solver = SolverOptions { precision: Precision::F32, norm: Norm::Rhs, ..solver(MIC, 1e-12) };
+    let mut stepper = stepper(&heat, options, &solver, &vec![0.0; shape.cells()]);
+    let step = stepper.step(&mut ignore).unwrap();
+    assert!(!step.is_taken && step.outcome.advice.is_some(), "{step:?}");
+}
+
 /// Paper E's iterations a step, with first guess 1, on a smaller grid for the reference; the CPU back end has the full one.
 #[test]
 fn preconditioners_rank_as_in_the_paper() {
@@ -293,6 +327,15 @@ fn what_changes_between_steps() {
     let mut stepper = stepper(&first, options, &solver(MIC, 1e-9), &rough);
     let refused = stepper.update(Heat::unit_box(Shape::new(7, 6, 4)).unwrap()).unwrap_err();
     assert!(refused.to_string().contains("the new problem"), "{refused}");
+    // A refused problem leaves everything as it was, its sources too.
+    let mut same = self::stepper(&first, options, &solver(MIC, 1e-9), &rough);
+    let mut other = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    other.boundary[1] = [Boundary::Dirichlet(5.0); 2];
+    let other = Heat::in_cells(&other, Some(vec![1.0; shape.cells()])).unwrap();
+    assert!(stepper.update(other).unwrap_err().to_string().contains("boundary"));
+    run(&mut stepper, 2);
+    run(&mut same, 2);
+    assert_eq!(state(&mut stepper, shape), state(&mut same, shape));
 }
 
 #[test]

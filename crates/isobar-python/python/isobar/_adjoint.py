@@ -10,6 +10,7 @@ import numpy as np
 
 from isobar._arrays import fitted, on_host, readable, readable_on_host
 from isobar._gradient import SIDES, SideGradient, describe, pulled_back, side_gradient
+from isobar._options import number
 from isobar._problems import Problem
 from isobar._results import NotConvergedError, NotConvergedWarning
 from isobar._solvers import Solver
@@ -46,16 +47,12 @@ class HeatGradient:
 def gradient(heat, ubar, initial, steps, checkpoints, options) -> HeatGradient:
     """Implement `Heat.gradient`."""
     dt, end_time, scheme, step_tolerance = steps
-    if scheme not in _THETA:
-        raise ValueError(f"scheme {scheme!r}; use \"crank-nicolson\" or \"backward-euler\"")
     if not (dt > 0 and end_time > 0 and math.isfinite(end_time / dt)):
         raise ValueError(f"dt = {dt}, end_time = {end_time}; use positive, finite numbers")
     lengths = _lengths(dt, end_time) if step_tolerance is None else _adapted(heat, initial, steps, options)
     count = len(lengths)
     segments = math.isqrt(count - 1) + 1 if checkpoints is None else checkpoints
-    if isinstance(segments, bool) or int(segments) != segments or segments < 1:
-        raise ValueError(f"checkpoints: {checkpoints!r}; use a whole number, 1 or more")
-    every = -(-count // int(segments))
+    every = -(-count // segments)
     run = _Run(heat, _THETA[scheme], options)
     u = run.state(initial)
     kept = []
@@ -108,6 +105,11 @@ class _Run:
         reaction, _ = heat._system.fields()
         self._reaction = np.zeros(self._shape) if reaction is None else np.frombuffer(reaction, np.float64).reshape(self._shape)
         self._volumes = plain._volumes()
+        if ((self._reaction < 0) & (self._volumes > 0)).any():
+            # As the steps of `Heat.steps`.
+            raise ValueError(
+                "reaction: a negative one makes heat grow by itself, which time steps here are not for; use one that is not negative"
+            )
         self._s = np.empty(self._shape)
         self._given = lambda values, what: fitted(readable_on_host(values, what), heat._full, what)
         heat._system.rhs(heat._body(), self._given(self._s, "s"))
@@ -118,7 +120,7 @@ class _Run:
     def state(self, values):
         """Return an array of the problem's shape, 0 in inactive cells."""
         if np.ndim(values) == 0:
-            values = np.full(self._shape, float(values))
+            values = np.full(self._shape, number(values, "initial"))
         values = np.asarray(on_host(readable(values, "initial").array), np.float64)
         if values.shape != self._shape:
             raise ValueError(f"initial has shape {values.shape}; the problem's is {self._shape}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Iterable, Mapping, Sequence
 
 from isobar import _isobar
 from isobar._inputs import diffusion
-from isobar._results import NotConvergedWarning
+from isobar._options import number
+from isobar._results import warn_not_converged
+from isobar._solvers import check_place
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -23,8 +24,9 @@ class Effective:
         "bounds": "Lower and upper bound for any arrangement of the cells: all in series, and all in parallel.",
         "conductivity": "Q L / A for a difference of 1, with the flow Q, the length L and the cross-section A. 0 if no path leads across.",
         "connected": "The fraction of the open volume that is connected to both sides.",
-        "converged": "Whether the residual met the tolerance; True if nothing had to be solved.",
-        "imbalance": "The difference between inflow and outflow relative to the larger one; far larger than the error of the conductivity.",
+        "_advice": "What to do where it did not converge.",
+        "converged": "Whether the residual met the tolerance, and the estimated error of the conductivity too; True if nothing had to be solved.",
+        "imbalance": "The difference between inflow and outflow relative to the larger one; usually far larger than the error of the conductivity.",
         "iterations": "Iterations of the solve; 0 if nothing had to be solved.",
         "porosity": "The fraction of the volume that is open, κ > 0.",
         "tortuosity": "The mean of κ divided by `conductivity`: porosity · D / D_eff for pores with one D. Infinite if nothing flows.",
@@ -33,7 +35,7 @@ class Effective:
     def __init__(self, found):
         axis, self.conductivity, self.tortuosity, self.porosity, self.connected, bounds, self.imbalance, solved = found
         self.axis, self.bounds = _AXES[axis], tuple(bounds)
-        self.converged, self.iterations, _ = solved or (True, 0, 0.0)
+        self.converged, self.iterations, self._advice = solved or (True, 0, None)
 
     def __repr__(self) -> str:
         verdict = "" if self.converged else ", NOT converged"
@@ -65,7 +67,8 @@ def effective(
     axis
         ``"x"``, ``"y"``, ``"z"``, several of them, or ``"all"``: all axes with more than one cell.
     tolerance
-        Stop at ‖b − A u‖ ≤ tolerance · ‖b‖.
+        Stop at ‖b − A u‖ ≤ tolerance · ‖b‖; and if the estimated relative error of the conductivity is above the tolerance, solve again with a
+        smaller one.
     spacing
         Width of cells, as for `Diffusion`; cubes by default.
     active
@@ -80,6 +83,7 @@ def effective(
     >>> found["y"].conductivity, found["y"].tortuosity, round(found["x"].porosity, 6)
     (0.0, inf, 0.3125)
     """
+    threads, tolerance = check_place(device, threads), number(tolerance, "tolerance")
     given, dimensions, _kept = diffusion(image_or_kappa, spacing, None, active, None, coefficients=coefficients)
     if isinstance(axis, str) and axis == "all":
         shape = (given["kappa"] or [given["labels"]])[0][1]
@@ -88,10 +92,9 @@ def effective(
     for each in axes:
         if each not in tuple(_AXES[:dimensions]):
             raise ValueError(f"axis: {each!r}; use {', '.join(_AXES[:dimensions])} or all")
-    found = _isobar.effective(given, [_AXES.index(each) for each in axes], float(tolerance), device, threads)
+    found = _isobar.effective(given, [_AXES.index(each) for each in axes], tolerance, device, threads)
     result = {each: Effective(numbers) for each, numbers in zip(axes, found)}
     missed = [each for each in result.values() if not each.converged]
     if missed:
-        text = f"not converged along {', '.join(each.axis for each in missed)}: see imbalance, and use a larger tolerance"
-        warnings.warn(text, NotConvergedWarning, stacklevel=2)
+        warn_not_converged("; ".join(f"not converged along {each.axis}: {each._advice or 'see imbalance'}" for each in missed))
     return result

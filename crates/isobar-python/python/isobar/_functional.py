@@ -20,8 +20,8 @@ class Call:
     def __init__(self, problem, failure, derivative_tolerance, options):
         if failure not in ("raise", "nan"):
             raise ValueError(f"failure {failure!r}; use \"raise\" or \"nan\"")
-        device, threads = options["device"], options["threads"]
-        check_place(device, threads)
+        device = options["device"]
+        threads = check_place(device, options["threads"])
         rest = {key: value for key, value in options.items() if key not in ("device", "threads")}
         self.shape, self.cells, self.residual = problem.shape, problem._cells, problem._residual
         self.reaction, self.active = problem._own_fields()

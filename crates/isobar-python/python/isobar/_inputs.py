@@ -220,4 +220,6 @@ def _point(entry, n, what, keys, nz):
         raise TypeError(f"{what}: entry {n}: {error}") from None
     if min(i, j, first, last) < 0:
         raise ValueError(f"{what}: entry {n} is {entry!r}; cells are counted from 0, and not from the end")
+    if first > last:
+        raise ValueError(f"{what}: entry {n} has the layers k = ({first}, {last}), which are reversed; use ({last}, {first})")
     return i, j, [first, last], *numbers

@@ -34,6 +34,29 @@ def to_json(options: dict) -> str:
         raise ValueError(f"options: {given}; use finite numbers") from None
 
 
+def number(value, what: str) -> float:
+    """Convert an argument to a float."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{what}: {value!r}; use a number") from None
+
+
+def whole(value, what: str) -> int:
+    """Convert an argument, a whole number of 1 or more, to an int."""
+    try:
+        is_whole = not isinstance(value, (bool, str)) and bool(int(value) == value and value >= 1)
+    except (TypeError, ValueError, OverflowError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{what}: {value!r}; use a whole number, 1 or more")
+    if value >= 2**63:
+        raise ValueError(f"{what}: {value!r} is beyond 64 bits; use a smaller number")
+    return int(value)
+
+
 def to_toml(value) -> str:
     """Format a value as TOML."""
     value = plain(value)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +20,14 @@ class NotConvergedWarning(UserWarning):
 
 class NotConvergedError(RuntimeError):
     """A solve, or the adjoint solve, did not converge, so that derivatives cannot be computed."""
+
+
+def warn_not_converged(text: str) -> None:
+    """Issue a `NotConvergedWarning` at the line that called the package."""
+    package, frame, level = os.path.dirname(__file__) + os.sep, sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, NotConvergedWarning, stacklevel=level)
 
 
 class Batch(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 import weakref
 from typing import Any, Callable, Union
 
@@ -14,20 +13,19 @@ import numpy as np
 from isobar import _isobar
 from isobar._arrays import copied, fitted, like, like_library, native, overlap, readable, readable_on_host, systems, writable
 from isobar._gradient import describe, sample
-from isobar._options import overrides, to_json
+from isobar._options import overrides, to_json, whole
 from isobar._problems import _SIDES, Case, Problem, _load
-from isobar._results import NotConvergedWarning, Result, Results
+from isobar._results import Result, Results, warn_not_converged
 
 
 Progress = Union[bool, Callable[[int, float], object], None]
 
 
-def check_place(device: Any, threads: Any) -> None:
-    """Check the types of a device and of a number of threads."""
+def check_place(device: Any, threads: Any) -> int | None:
+    """Check the types of a device and of a number of threads, and return the latter."""
     if not isinstance(device, str):
         raise TypeError(f"device: {device!r}; use \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"")
-    if threads is not None and (isinstance(threads, (bool, str)) or int(threads) != threads or threads < 1):
-        raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
+    return None if threads is None else whole(threads, "threads")
 
 
 class Solver:
@@ -75,7 +73,7 @@ class Solver:
             what = type(problem).__name__
             hint = "; use its method steps() or solve()" if what == "Heat" else "; use Diffusion, Faces, Helmholtz, TensorProduct or Case"
             raise TypeError(f"problem: {what} is not a linear system{hint}")
-        check_place(device, threads)
+        threads = check_place(device, threads)
         self._problem = problem
         self._made_with = {"method": method, "device": device, "tolerance": tolerance, "threads": threads, "norm": norm, **options}
         asked = {"method": method, "tolerance": tolerance, "norm": norm, **options}
@@ -145,7 +143,7 @@ class Solver:
         result = self._solve(b, x0, out, progress)
         if not result.converged:
             text = result._describe() if isinstance(result, Results) else describe(result)
-            warnings.warn(text, NotConvergedWarning, stacklevel=2)
+            warn_not_converged(text)
         return result
 
     def _solve(self, b, x0=None, out=None, progress=None, projects=False) -> Result | Results:
@@ -308,14 +306,13 @@ class Solver:
         cg still works. With ``method="cg", preconditioner={"kind": "line"}`` B is symmetric. If the matrix is singular, the means of r and z are
         removed.
         """
-        if isinstance(iterations, bool) or int(iterations) != iterations or iterations < 1:
-            raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
+        iterations = whole(iterations, "iterations")
         shape = self._problem._cells
 
         def precondition(r):
             given = readable(r, "r")
             target = like(given, self._shape_of(given))
-            self._solver.precondition(fitted(given, shape, "r"), fitted(target, shape, "z"), int(iterations))
+            self._solver.precondition(fitted(given, shape, "r"), fitted(target, shape, "z"), iterations)
             return target.array
 
         return self._operator(precondition, "as_preconditioner")
@@ -366,13 +363,14 @@ def solve(
     progress
         As for `Solver.solve`; for a heat equation it is called with the step's number and time.
     changes
-        Overrides of the case: sections as dictionaries, or dotted keys, ``**{"solver.tolerance": 1e-8}``.
+        Overrides of the case: sections as dictionaries, or dotted keys, ``**{"solver.tolerance": 1e-8}``. No files are written: those that the
+        case names are for the command, and it is an error to set ``heat.checkpoint`` or ``heat.output_every`` here.
     """
     from isobar._time import run_case
 
     if isinstance(case, Problem):
         raise TypeError(f"case: {type(case).__name__}; use the path of a case file, or Solver(problem).solve(b)")
-    path = os.fspath(case)
+    threads, path = check_place(device, threads), os.fspath(case)
     system = None
     try:
         system = Case(path, **changes)

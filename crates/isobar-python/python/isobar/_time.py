@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
 
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, like, on_host, readable, readable_on_host, writable
-from isobar._options import to_json
+from isobar._options import number, to_json, whole
 from isobar._inputs import diffusion, directions
 from isobar._problems import Boundary, Problem
-from isobar._results import NotConvergedWarning, Result
+from isobar._results import Result, warn_not_converged
 from isobar._solvers import check_place
 
 if TYPE_CHECKING:
@@ -77,11 +76,12 @@ class Heat:
         self._source = None
         if source is not None:
             if np.ndim(source) == 0:
-                source = np.full(self.shape, float(source))
+                source = np.full(self.shape, number(source, "source"))
             self._source = readable_on_host(_copy(source), "source")
             fitted(self._source, self._full, "source")
         # Invalid input raises here.
         self._system = _isobar.System.diffusion(self._given)
+        self._check_source()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,26 +135,35 @@ class Heat:
         """
         if first_guess not in ("previous", "extrapolated"):
             raise ValueError(f"first_guess {first_guess!r}; use \"previous\" or \"extrapolated\"")
-        check_place(device, threads)
-        if isinstance(dt, str):
-            raise TypeError(f"dt: {dt!r}; use a number, and step_tolerance for lengths chosen by the estimated error")
+        threads = check_place(device, threads)
+        dt, end_time, scheme, step_tolerance = _checked(dt, end_time, scheme, step_tolerance)
         text = to_json({"tolerance": tolerance, **options})
         stepper = _isobar.Stepper(
             self._given,
             self._body(),
-            (float(dt), float(end_time), step_tolerance, scheme, first_guess == "extrapolated"),
+            (dt, end_time, step_tolerance, scheme, first_guess == "extrapolated"),
             text,
             device,
             threads,
         )
         run = Steps(stepper, self._dimensions, tolerance, self._system)
         if np.ndim(initial) == 0:
-            initial = np.full(self.shape, float(initial))
+            initial = np.full(self.shape, number(initial, "initial"))
         elif isinstance(initial, np.ndarray) and initial.shape == tuple(self.shape) and np.isnan(initial).any():
             # NaN in inactive cells, as in files of the command.
             initial = np.where(Problem(self._system, self._dimensions)._is_active().reshape(initial.shape), initial, 0.0)
         run.u = initial
         return run
+
+    def _check_source(self):
+        """Check that f is finite in active cells."""
+        if self._source is None or np.isfinite(self._source.array).all():
+            return
+        values = self._source.array.reshape(self.shape)
+        wrong = np.argwhere(~np.isfinite(values) & Problem(self._system, self._dimensions)._is_active().reshape(self.shape))
+        if len(wrong):
+            at = tuple(wrong[0].tolist())
+            raise ValueError(f"source: {values[at]} at {at}; it must be finite in every active cell")
 
     def _body(self):
         return None if self._source is None else fitted(self._source, self._full, "source")
@@ -208,8 +217,10 @@ class Heat:
         """
         from isobar._adjoint import gradient
 
-        made_with = {"tolerance": tolerance, "device": device, "threads": threads, **options}
-        return gradient(self, ubar, initial, (dt, end_time, scheme, step_tolerance), checkpoints, made_with)
+        steps = _checked(dt, end_time, scheme, step_tolerance)
+        checkpoints = None if checkpoints is None else whole(checkpoints, "checkpoints")
+        made_with = {"tolerance": tolerance, "device": device, "threads": check_place(device, threads), **options}
+        return gradient(self, ubar, initial, steps, checkpoints, made_with)
 
     def __repr__(self) -> str:
         size = int(np.prod(self.shape))
@@ -286,7 +297,7 @@ class Steps:
         if not is_taken:
             advice = f"; {outcome.advice}" if outcome.advice else ""
             text = f"step {number} not converged: {outcome.stop.replace('_', ' ')}; the state is unchanged{advice}"
-            warnings.warn(text, NotConvergedWarning, stacklevel=2)
+            warn_not_converged(text)
             raise StopIteration
         self._taken.append(step)
         return step
@@ -310,9 +321,25 @@ class Steps:
 
 def run_case(path, changes, device, threads, progress, load) -> Result:
     """Take the steps of a case."""
+    for key, _ in changes:
+        if key in ("heat.checkpoint", "heat.checkpoint_every", "heat.output_every"):
+            raise ValueError(
+                f"{key}: isobar.solve writes no files; remove it, and use the command isobar solve for frames and checkpoints, or save "
+                "the states u of isobar.Heat(...).steps(...)"
+            )
     stepper = load(_isobar.Stepper.from_case, path, changes, device, threads)
     tolerance = json.loads(_isobar.System.options_of_case(path, changes))["tolerance"]
     return Steps(stepper, 3, tolerance).run(progress)
+
+
+def _checked(dt, end_time, scheme, step_tolerance):
+    """Check the types of the steps' arguments, and return them with numbers as floats."""
+    if isinstance(dt, str):
+        raise TypeError(f"dt: {dt!r}; use a number, and step_tolerance for lengths chosen by the estimated error")
+    if not isinstance(scheme, str) or scheme not in ("crank-nicolson", "backward-euler"):
+        raise ValueError(f"scheme: {scheme!r}; use \"crank-nicolson\" or \"backward-euler\"")
+    step_tolerance = None if step_tolerance is None else number(step_tolerance, "step_tolerance")
+    return number(dt, "dt"), number(end_time, "end_time"), scheme, step_tolerance
 
 
 def _copy(values):

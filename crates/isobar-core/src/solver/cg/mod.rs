@@ -306,8 +306,9 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
             }
             preconditioner.project_out(z)?;
             backend.dot(z, z, CORRECTION.of(scalars))?;
-            let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
-            monitor.note_correction(norm, preconditioner.is_strong());
+            let bank = backend.read(scalars)?;
+            let rho = bank[RHO[taken % 2].index()];
+            monitor.note_correction(bank[CORRECTION.index()].sqrt(), rho, preconditioner.is_strong());
         }
         steps.correct_after(b, u, r, NORM[0].of(scalars))
     }
