@@ -47,7 +47,7 @@ pub(crate) struct Hardness {
 /// all cells would take, which is `longer` times as long as usual.
 pub(crate) fn pays(stretched: impl Iterator<Item = usize> + Clone, cells: usize, longer: f64) -> bool {
     /// Seconds to compute eigenvectors, for each cell to the third power; seconds to iterate a cell on a GPU; negligible seconds.
-    const EIGENVECTORS: f64 = 3.3e-10;
+    const EIGENVECTORS: f64 = 1.5e-10;
     const CELL: f64 = 3e-9;
     const LITTLE: f64 = 5e-3;
     /// A product with this many eigenvectors takes as long as iterating.
