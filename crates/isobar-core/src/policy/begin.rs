@@ -48,7 +48,7 @@ impl<F> Beginning<F> {
             is_direct: false,
             after_box: None,
             reserve: choice.preconditioner,
-            has_levels: choice.method == Method::Multigrid,
+            has_levels: choice.method == Method::Multigrid || choice.preconditioner == Preconditioner::Multigrid,
             why: choice.why.clone().into_iter().collect(),
         })
     }

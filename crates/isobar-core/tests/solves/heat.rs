@@ -207,6 +207,16 @@ fn a_run_reaches_its_steady_state() {
     }
 }
 
+#[test]
+fn where_a_factorisation_is_too_weak_multigrid_is_named() {
+    let shape = Shape::new(24, 20, 1);
+    let heat = bumpy(shape, 0.0, 1.0, false);
+    let solver = SolverOptions { max_iterations: 1, ..solver(MIC, 1e-9) };
+    let mut stepper = stepper(&heat, options(10.0, 20.0, Scheme::BackwardEuler), &solver, &vec![0.0; shape.cells()]);
+    let step = stepper.step(&mut ignore).unwrap();
+    assert!(!step.is_taken && step.outcome.advice.as_ref().unwrap().contains("multigrid"), "{step:?}");
+}
+
 /// Relative to the right-hand side, rounding does not count as convergence.
 #[test]
 fn single_precision_makes_no_claim_beyond_it() {
