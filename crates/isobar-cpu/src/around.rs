@@ -266,17 +266,7 @@ impl<'a, T: Real> View<'a, '_, T> {
     #[inline(always)]
     pub(crate) unsafe fn around(&self) -> Around<'a, T> {
         // SAFETY: promised by the caller.
-        unsafe {
-            Around {
-                west: self.in_x(false),
-                east: self.in_x(true),
-                south: self.in_y(false),
-                north: self.in_y(true),
-                beside: self.in_z(),
-                ahead: self.ahead(),
-                pitch: self.g.layout.pitch(),
-            }
-        }
+        unsafe { Around::of([self; 3]) }
     }
 }
 
@@ -293,6 +283,26 @@ pub(crate) struct Around<'a, T> {
 }
 
 impl<'a, T: Real> Around<'a, T> {
+    /// Takes the neighbours in x, y and z from a view each, of the same columns; the cells are those of the last.
+    ///
+    /// # Safety
+    /// Nobody writes the neighbours meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn of([x, y, z]: [&View<'a, '_, T>; 3]) -> Self {
+        // SAFETY: promised by the caller.
+        unsafe {
+            Self {
+                west: x.in_x(false),
+                east: x.in_x(true),
+                south: y.in_y(false),
+                north: y.in_y(true),
+                beside: z.in_z(),
+                ahead: x.ahead(),
+                pitch: x.g.layout.pitch(),
+            }
+        }
+    }
+
     /// Returns the values around row k.
     ///
     /// # Safety

@@ -222,7 +222,8 @@ fn sources_and_wells_that_are_nowhere() {
     masked("sources = [ { i = 1, j = 2, k = 0, rate = 1.0 } ]").fails(&["diffusion.sources", "inactive cells only"]);
     masked("sources = [ { i = 1, j = 2, k = [0, 1], rate = 1.0 } ]").solve(&[]);
     with_diffusion("sources = [ { i = 8, j = 2, rate = 1.0 } ]").fails(&["diffusion.sources", "(8, 2)", "outside"]);
-    with_diffusion("sources = [ { i = 1, j = 2, k = [2, 1], rate = 1.0 } ]").fails(&["diffusion.sources[0].k", "[2, 1] is reversed"]);
+    with_diffusion("sources = [ { i = 1, j = 2, k = [2, 1], rate = 1.0 } ]")
+        .fails(&["diffusion.sources[0].k", "[2, 1] is reversed"]);
     with_diffusion("wells = [ { i = 1, j = 1, value = 1.0, radius = 100.0 } ]")
         .fails(&["diffusion.wells", "radius 100"]);
     with_diffusion("boundary.west = \"dirichlet\"").fails(&["duplicate"]);

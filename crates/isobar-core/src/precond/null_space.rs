@@ -82,11 +82,6 @@ impl<B: AggregateBackend> NullSpace<B> {
         found.make_compatible(&**operator, b, tolerance, compatibility, scalars).map(Some)
     }
 
-    /// Sets x to 0 in inactive cells, where it may hold anything.
-    pub fn clear_inactive(&self, x: &mut B::Vector<f64>) -> Result<()> {
-        self.found.as_ref().map_or(Ok(()), |found| found.clear_inactive(&*self.operator, x))
-    }
-
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
     pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
         match &mut self.found {

@@ -6,7 +6,7 @@ use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
 use super::even::{Even, EvenCells};
-use crate::around::{Beside, Ended, EndedStrip};
+use crate::around::{Around, AroundRow};
 use crate::geometry::Link;
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
 use crate::shared::{Ahead, Strip};
@@ -120,14 +120,9 @@ impl<T: Real> Cells<T> {
 /// The coefficients of some columns.
 pub(crate) struct CellTile<'a, S: Simd, T: Real> {
     simd: S,
-    /// The cells' own coefficients, by direction.
+    /// The cells' own coefficients, by direction, and those of their neighbours in that direction.
     own: [Strip<'a, T>; 3],
-    /// The western neighbours in the field of x.
-    west: EndedStrip<'a, T>,
-    east: EndedStrip<'a, T>,
-    south: Strip<'a, T>,
-    north: Strip<'a, T>,
-    beside: Beside<'a, T>,
+    around: Around<'a, T>,
     /// A prefetch for each field.
     ahead: [Option<Ahead<T>>; 3],
     factors: [Pack<S, T>; 3],
@@ -145,13 +140,7 @@ pub(crate) struct CellRow<'a, S: Simd, T: Real> {
     simd: S,
     /// The cells' own coefficients, by direction.
     own: [Row<'a, S, T>; 3],
-    /// The western neighbours in the field of x.
-    west: Ended<'a, S, T>,
-    east: Ended<'a, S, T>,
-    south: Row<'a, S, T>,
-    north: Row<'a, S, T>,
-    below: Row<'a, S, T>,
-    above: Row<'a, S, T>,
+    around: AroundRow<'a, S, T>,
     /// A prefetch for each field.
     ahead: [Option<Ahead<T>>; 3],
     factors: [Pack<S, T>; 3],
@@ -203,11 +192,7 @@ impl<T: Real> Coefficients<T> for Cells<T> {
             CellTile {
                 simd,
                 own: [x.own(), y.own(), z.own()],
-                west: x.in_x(false),
-                east: x.in_x(true),
-                south: y.in_y(false),
-                north: y.in_y(true),
-                beside: z.in_z(),
+                around: Around::of([&x, &y, &z]),
                 ahead: [Some(ahead_x), is_other[1].then_some(ahead_y), is_other[2].then_some(ahead_z)],
                 factors: [Pack::splat(simd, factor_x), Pack::splat(simd, factor_y), Pack::splat(simd, factor_z)],
                 tiny: Pack::splat(simd, tiny::<T>()),
@@ -241,12 +226,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
             CellRow {
                 simd,
                 own: [x.row(simd, k), y.row(simd, k), z.row(simd, k)],
-                west: self.west.row(simd, k),
-                east: self.east.row(simd, k),
-                south: self.south.row(simd, k),
-                north: self.north.row(simd, k),
-                below: self.beside.row(simd, k, false),
-                above: self.beside.row(simd, k, true),
+                around: self.around.row(simd, k),
                 ahead: [after(ahead_x), after(ahead_y), after(ahead_z)],
                 factors: self.factors,
                 tiny: self.tiny,
@@ -266,8 +246,7 @@ impl<S: Simd, T: Real> CellRow<'_, S, T> {
         let (x, y) = (self.own[0].get(i), self.own[1].get(i));
         let (x_tiny, y_tiny) = (x + self.tiny, y + self.tiny);
         let (x, y) = (self.factors[0] * x, self.factors[1] * y);
-        let [west, east] = [self.west.get(i), self.east.get(i)];
-        let [south, north] = [self.south.get(i), self.north.get(i)];
+        let [west, east, south, north] = self.around.horizontal(i);
         let [west_sum, east_sum] = [x_tiny + west, x_tiny + east];
         let [south_sum, north_sum] = [y_tiny + south, y_tiny + north];
         let (x_product, y_product) = (west_sum * east_sum, south_sum * north_sum);
@@ -290,7 +269,7 @@ impl<S: Simd, T: Real> CellRow<'_, S, T> {
     fn vertical(&self, i: usize) -> [Pack<S, T>; 2] {
         let z = self.own[2].get(i);
         let z_tiny = z + self.tiny;
-        let [below, above] = [self.below.get(i), self.above.get(i)];
+        let [below, above] = self.around.vertical(i);
         let [below_sum, above_sum] = [z_tiny + below, z_tiny + above];
         let over = (self.factors[2] * z).over(below_sum * above_sum);
         [(below * above_sum) * over, (above * below_sum) * over]
