@@ -175,3 +175,32 @@ fn columns_of_coarse_grids_are_independent() {
         );
     }
 }
+
+/// A constant costs what its row sums say on every coarse grid: P 1 = 1, though small sums, as of a free surface, hold layers above
+/// closed cells that nothing else does.
+#[test]
+fn constants_keep_their_energy_above_steps() {
+    let spacing = [1.0, 1.0, 0.01].map(Spacing::Uniform);
+    for (shape, step) in [((16, 16, 2), 8), ((24, 20, 8), 11), ((9, 30, 5), 4)] {
+        let shape = Shape::new(shape.0, shape.1, shape.2);
+        for coefficient in [1e-6, 1e-9] {
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+            problem.spacing = spacing.clone();
+            problem.boundary[2][1] = Boundary::Robin { coefficient, value: 0.0 };
+            let is_open = |[i, _, k]: [usize; 3]| i >= step || 2 * k >= shape.nz;
+            problem.active = Some(shape.places().map(is_open).collect());
+            let stencil = problem.stencil().unwrap();
+            let mut matrix = Couplings::<f64>::of(&Serial, &stencil);
+            let energy = |matrix: &Couplings| matrix.grid.shape.places().map(|at| sum(matrix, at)).sum::<f64>();
+            let (finest, mut levels) = (energy(&matrix), 1);
+            while matrix.grid.shape.cells() > 4 {
+                let axes = matrix.strong_axes(&Serial, true);
+                matrix = coarsen(&Serial, matrix, &axes).coarse;
+                let ratio = energy(&matrix) / finest;
+                assert!((ratio - 1.0).abs() < 1e-9, "{shape}, {coefficient}, level {levels}: {ratio}");
+                levels += 1;
+            }
+            assert!(levels > 4, "{levels} levels");
+        }
+    }
+}

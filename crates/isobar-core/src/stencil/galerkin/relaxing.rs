@@ -11,6 +11,11 @@ pub const HALF_SWEEPS: usize = 4;
 /// Sums of weights within this of 1 are rounded to 1.
 pub const NEARLY_ONE: f64 = 1e-6;
 
+/// Row sums below this fraction of the diagonal do not count in weights. Where little else holds a part of the grid, such as a thin
+/// layer above closed cells, weights that it lowers differ from cell to cell, and so does P 1, whose energy on the next grid is then
+/// that of the couplings instead of that of the row sums.
+pub const SMALL_SHIFT: f64 = 0.01;
+
 /// Smaller weights are dropped, in favour of the other one. Where pieces of a grid lie beside each other in a plane, relaxing
 /// across it leaves traces of a piece in coarse cells that are inactive or belong to another piece. A coarse cell of nothing but
 /// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the next
@@ -102,13 +107,13 @@ impl<'a, N: Real> Relaxing<'a, N> {
         Some((j, k.checked_add_signed(dz).filter(|&k| k < nz)?))
     }
 
-    /// Computes the shared data, and the first weights D/(U + D + s⁺).
+    /// Computes the shared data, and the first weights D/(U + D + s).
     #[inline(always)]
     pub(super) fn prepare(&self, j: usize, plane: &mut Relaxed<'_, N>) {
         let Shape { nx, nz, .. } = self.odd.shape;
         let d = self.axis as usize;
         let matrix = self.matrix;
-        let is_relaxed = self.is_relaxed();
+        let (is_relaxed, small_shift) = (self.is_relaxed(), N::from_f64(SMALL_SHIFT));
         let [mut out, mut excess] = [vec![N::ZERO; nx], vec![N::ZERO; nx]];
         for k in 0..nz {
             let at = k * nx..(k + 1) * nx;
@@ -120,15 +125,22 @@ impl<'a, N: Real> Relaxing<'a, N> {
             down.fill(N::ZERO);
             up.fill(N::ZERO);
             self.with_odd(diagonal, sums, |sum, s| *sum = s);
-            self.with_odd(&mut out, sums, |out, s| *out = positive(s));
+            self.with_odd(&mut out, sums, |out, s| *out = s);
             for (toward, offsets) in [&mut *down, &mut *up].into_iter().zip(&self.toward) {
                 for &offset in offsets {
                     self.with_odd(toward, matrix.row(fine_j, fine_k, offset), |sum, c| *sum += c);
                 }
                 diagonal.iter_mut().zip(&*toward).for_each(|(sum, &c)| *sum += c);
                 toward.iter_mut().for_each(|sum| *sum = positive(*sum));
-                out.iter_mut().zip(&*toward).for_each(|(out, &c)| *out += c);
             }
+            for &offset in self.along.iter().chain(&self.across) {
+                self.with_odd(diagonal, matrix.row(fine_j, fine_k, offset), |sum, c| *sum += c);
+            }
+            let rows = out.iter_mut().zip(&*diagonal).zip(down.iter().zip(&*up));
+            rows.for_each(|((out, &diagonal), (&down, &up))| {
+                let shift = if *out > small_shift * diagonal { *out } else { N::ZERO };
+                *out = positive(shift) + down + up;
+            });
             let start = self.odd.at(0, k as isize);
             let half = N::from_f64(0.5);
             // The last plane may have none above.
@@ -144,9 +156,6 @@ impl<'a, N: Real> Relaxing<'a, N> {
                         w[i] = if n == 0 { N::ONE } else { N::ZERO };
                     }
                 }
-            }
-            for &offset in self.along.iter().chain(&self.across) {
-                self.with_odd(diagonal, matrix.row(fine_j, fine_k, offset), |sum, c| *sum += c);
             }
             if !is_relaxed {
                 continue;

@@ -5,7 +5,7 @@ use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
 use isobar_core::stencil::galerkin::couplings::{UPPER, along};
 use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
-use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT};
+use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT, SMALL_SHIFT};
 
 use crate::galerkin::sources::{self, bits};
 use crate::kernels::galerkin::setup as kernels;
@@ -78,6 +78,7 @@ pub(super) fn weights_source(number: Number) -> Source {
         .source("galerkin_weights", kernels::WEIGHTS)
         .define("LEANING", literal(LEANING))
         .define("NEARLY_ONE", literal(NEARLY_ONE))
+        .define("SMALL_SHIFT", literal(SMALL_SHIFT))
         .define("NEGLIGIBLE", literal(NEGLIGIBLE_WEIGHT))
 }
 

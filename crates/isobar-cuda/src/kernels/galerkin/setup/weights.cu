@@ -96,7 +96,8 @@ template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const
         const unsigned int n = first + layer * m;
         down[m] = max(down[m], 0.0);
         up[m] = max(up[m], 0.0);
-        const double cap = up[m] + down[m] + max(sum[m], 0.0);
+        const double shift = sum[m] > SMALL_SHIFT * diagonal[m] ? max(sum[m], 0.0) : 0;
+        const double cap = up[m] + down[m] + shift;
         const int number = along<AXIS>(odd.i, odd.j, odd.k + m);
         const bool is_end = 2 * number + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1);
         w.below[n] = cap > 0 ? down[m] / cap : is_end ? 1 : 0.5;
