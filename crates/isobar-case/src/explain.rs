@@ -67,7 +67,7 @@ pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String
 /// Choices that are not a single word.
 const FORMS: [(&str, &str); 1] = [(
     "solver.deflation.stripes",
-    "\"half-rows\", \"bodies\", or the numbers of blocks in x, y and z, as in { blocks = [4, 4, 1] }",
+    "\"half-rows\", \"bodies\", \"large-bodies\", or the numbers of blocks in x, y and z, as in { blocks = [4, 4, 1] }",
 )];
 
 /// Returns the message for a value that cannot be read, and a help line. `apart` lists keys of `section` that

@@ -11,6 +11,7 @@ use crate::direct::Separable;
 use crate::options::{Compatibility, Method, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::policy::begin::Beginning;
+use crate::policy::watch::Replaceable;
 use crate::precond::null_space::NEGLIGIBLE;
 use crate::precond::{NearestBox, Preconditioner};
 use crate::solver::direct::Direct;
@@ -44,7 +45,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !options.method.is_stationary() {
             self.keep_best()?;
         }
-        (self.is_replaceable, self.reserve, self.has_levels) = (is_replaceable, reserve, has_levels);
+        self.replaceable = Replaceable::of(&asked, is_replaceable);
+        (self.reserve, self.has_levels) = (reserve, has_levels);
         self.description.notes.drain(..self.first_notes);
         self.first_notes = 0;
         self.replace(options)?;

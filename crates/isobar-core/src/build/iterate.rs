@@ -73,13 +73,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let state = State {
                 is_finite: residual.is_finite(),
                 tries_box: self.after_box.is_some(),
-                is_replaceable: self.is_replaceable,
+                is_replaceable: self.replaceable.is_points,
+                deflates: self.replaceable.deflates(&self.options) && ranks.now == 0,
                 is_single: self.options.has_single_multigrid() && ranks.now == 0,
                 keeps_best: self.best.is_some(),
             };
             match next(monitor.stop(), state) {
                 // The main solver has other methods in reserve.
-                Next::LeaveBox | Next::LeavePoints | Next::LeaveSingle | Next::Recover | Next::Hurry
+                Next::LeaveBox
+                | Next::LeavePoints
+                | Next::Deflate
+                | Next::LeaveSingle
+                | Next::Recover
+                | Next::Hurry
                     if self.queue > 0 =>
                 {
                     monitor.rule(Stop::Stagnated);
@@ -92,6 +98,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                         _ => self.replace_single(monitor, residual)?,
                     });
                     ranks = Ranks::new(self);
+                    self.watch(monitor);
+                }
+                Next::Deflate => {
+                    told.notes.extend(self.deflate(monitor, residual)?);
                     self.watch(monitor);
                 }
                 // The iteration's own residual drifted from the true one.

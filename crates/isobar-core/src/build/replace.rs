@@ -6,8 +6,9 @@ use super::iterate::reason;
 use super::system::System;
 use crate::error::Result;
 use crate::options::{Preconditioner, SolverOptions};
-use crate::policy::ladder::{after_points, in_double};
-use crate::policy::watch::{self, Replaceable};
+use crate::policy::ladder::{after_points, in_double, with_bodies};
+use crate::policy::watch;
+use crate::precond::deflation::large_bodies;
 use crate::solver::Monitor;
 use crate::solver::monitor::Patience;
 use crate::stencil::{Stencil, Supports};
@@ -15,12 +16,28 @@ use crate::stencil::{Stencil, Supports};
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching an iteration that may be replaced.
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
-        let by = Replaceable {
-            box_iterations: self.after_box.as_ref().map(|after| after.most_iterations),
-            is_points: self.is_replaceable,
-            is_automatic: self.is_automatic,
+        let box_iterations = self.after_box.as_ref().map(|after| after.most_iterations);
+        monitor.watch(watch::of(&self.options, self.replaceable, box_iterations));
+    }
+
+    /// Continues with large bodies as deflation vectors, where there are any. Returns a note, if so.
+    pub(super) fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.replaceable.may_deflate = false;
+        let bodies = match &self.capabilities.aggregates {
+            Some(operator) if operator.subtracts_aggregated() => large_bodies(&**operator)?,
+            _ => None,
         };
-        monitor.watch(watch::of(&self.options, by));
+        let Some(bodies) = bodies else {
+            monitor.resume(residual);
+            return Ok(None);
+        };
+        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+        self.replace(with_bodies(self.options.clone()))?;
+        monitor.change(residual);
+        Ok(Some(format!(
+            "multigrid was slow up to iteration {at}, convergence factor {left:.3}; continued with deflation by {} bodies of one material",
+            bodies.count()
+        )))
     }
 
     /// Continues with multigrid in double precision. Returns a note with the reason.
@@ -40,7 +57,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.keep_best()?;
         self.replace(options)?;
-        self.is_replaceable = false;
+        self.replaceable.is_points = false;
         monitor.change(residual);
         monitor.be(Patience::Krylov);
         let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.reserve.name() };
@@ -53,7 +70,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn replace_box(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
         let options = self.after_box.take().map_or_else(|| self.options.clone(), |after| after.options);
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        self.is_replaceable = options.multigrid.smoother.begins_with_points();
+        self.replaceable.is_points = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;
         monitor.change(residual);
         Ok(format!(

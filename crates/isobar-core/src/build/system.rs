@@ -13,6 +13,7 @@ use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
 use crate::policy::begin::{AfterBox, Beginning, Direct, begin};
+use crate::policy::watch::Replaceable;
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
 use crate::stencil::turns::Turns;
@@ -50,16 +51,14 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) spare: Option<[B::Vector<f64>; 2]>,
     /// The best iterate, for iterations whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
-    /// Whether the preconditioner was chosen automatically, so that another may replace it.
-    pub(super) is_automatic: bool,
     /// The options that follow a direct solve, where that was chosen, once coefficients are not separable.
     pub(super) asked: Option<SolverOptions>,
     /// What replaces the nearest box as a preconditioner, where it is only tried.
     pub(super) after_box: Option<AfterBox>,
     /// The first notes of the description, which are those of the method at the beginning.
     pub(super) first_notes: usize,
-    /// Whether the method was chosen automatically too, and there is a safer one.
-    pub(super) is_replaceable: bool,
+    /// What may replace a slow iteration.
+    pub(super) replaceable: Replaceable,
     /// The preconditioner of the safer method.
     pub(super) reserve: Preconditioner,
     /// What [`Norm::Initial`] is replaced by in time steps.
@@ -211,11 +210,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             symmetric: None,
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
-            is_automatic: asked.preconditioner == Preconditioner::Auto,
+            replaceable: Replaceable::of(asked, is_replaceable),
             asked: is_direct.then(|| otherwise.clone()),
             after_box,
             first_notes,
-            is_replaceable,
             reserve,
             bounds: Bounds::default(),
             is_current: true,

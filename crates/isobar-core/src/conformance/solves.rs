@@ -98,6 +98,7 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
         (Stripes::HalfRows, CoarseSolve::Triangular),
         (Stripes::HalfRows, CoarseSolve::Inverse),
         (Stripes::Bodies, CoarseSolve::Auto),
+        (Stripes::LargeBodies, CoarseSolve::Auto),
     ] {
         let deflation = deflated(stripes, coarse);
         all.push(SolverOptions { method: Method::Cg, preconditioner: Line, deflation, ..base.clone() });

@@ -14,6 +14,9 @@ pub enum Stripes {
     Blocks([usize; 3]),
     /// … connected bodies of one material, such as bubbles and the liquid around them.
     Bodies,
+    /// … those of them that have at least 32 cells, the 2√cells largest, at most 2048; none if that leaves only one. Multigrid that
+    /// is slow takes them without being asked: coarse grids resolve grains badly whose walls hardly conduct.
+    LargeBodies,
 }
 
 /// The method of solving with the deflation matrix E (paper D, section 6).

@@ -1,6 +1,6 @@
 //! The continuation of a solve after an iteration that was slow or failed.
 
-use crate::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
+use crate::options::{CyclePrecision, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
 use crate::outcome::Stop;
 use crate::real::Precision;
 
@@ -11,6 +11,8 @@ pub(crate) enum Next {
     LeaveBox,
     /// The preconditioner in reserve after cycles that relax points: [`after_points`].
     LeavePoints,
+    /// Deflation by large bodies beside multigrid: [`with_bodies`].
+    Deflate,
     /// Double precision after multigrid in single precision: [`in_double`].
     LeaveSingle,
     /// A simpler preconditioner after one that failed, or a restart from the true residual.
@@ -32,6 +34,8 @@ pub(crate) struct State {
     pub(crate) tries_box: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
     pub(crate) is_replaceable: bool,
+    /// Whether multigrid may be deflated by large bodies.
+    pub(crate) deflates: bool,
     /// Whether multigrid in single precision is in use.
     pub(crate) is_single: bool,
     /// Whether the best iterate is kept.
@@ -46,6 +50,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     match state {
         State { is_finite: true, tries_box: true, .. } if is_weak => Next::LeaveBox,
         State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::LeavePoints,
+        State { is_finite: true, deflates: true, .. } if is_slow => Next::Deflate,
         State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::LeaveSingle,
         State { is_finite: true, keeps_best: true, .. } if has_failed => Next::Recover,
         _ if is_slow => Next::Hurry,
@@ -67,6 +72,12 @@ pub(crate) fn reserves(kind: Preconditioner, layers: usize) -> impl Iterator<Ite
 pub(crate) fn with_box(mut options: SolverOptions) -> SolverOptions {
     options.preconditioner = Preconditioner::Direct;
     in_double(options)
+}
+
+/// Returns these options with deflation by large bodies.
+pub(crate) fn with_bodies(mut options: SolverOptions) -> SolverOptions {
+    options.deflation = Some(Deflation { stripes: Stripes::LargeBodies, ..Deflation::default() });
+    options
 }
 
 /// Returns these options with everything in double precision.
@@ -97,9 +108,17 @@ mod tests {
 
     #[test]
     fn replacements_have_an_order() {
-        let none =
-            State { is_finite: true, tries_box: false, is_replaceable: false, is_single: false, keeps_best: true };
+        let none = State {
+            is_finite: true,
+            tries_box: false,
+            is_replaceable: false,
+            deflates: false,
+            is_single: false,
+            keeps_best: true,
+        };
         let single = State { is_single: true, ..none };
+        let deflates = State { deflates: true, ..single };
+        assert_eq!([next(None, deflates), next(Some(Stop::Diverged), deflates)], [Next::Deflate, Next::LeaveSingle]);
         let points = State { is_replaceable: true, ..single };
         let boxed = State { tries_box: true, ..points };
         let broken = Some(Stop::Breakdown);

@@ -1,6 +1,6 @@
 //! The pace that an iteration must show so that it is not replaced.
 
-use crate::options::{Preconditioner, Smoother, SolverOptions};
+use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
 
 /// Cycles in which relaxation of points must show its pace, repeatedly.
 const PROBE_POINTS: usize = 5;
@@ -17,6 +17,11 @@ const SLOW_ABOVE_LINES: f64 = 0.6;
 const PROBE_SINGLE: usize = 30;
 /// The pace is too slow where the tolerance would take this many iterations; few matrices do in double precision.
 const SLOW_SINGLE: f64 = 100.0;
+
+/// Iterations in which multigrid must show its pace, and keep it from then on, so that it needs no deflation by large bodies.
+const PROBE_BODIES: usize = 20;
+/// The pace is too slow where the tolerance would take this many iterations.
+const SLOW_BODIES: f64 = 60.0;
 
 /// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
 const PROBE_BOX: usize = 8;
@@ -43,20 +48,34 @@ pub(crate) struct Watch {
 /// The replacements that a slow iteration has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replaceable {
-    /// The nearest box, which is only tried, by multigrid, where the tolerance would take more iterations than this.
-    pub(crate) box_iterations: Option<f64>,
-    /// Cycles that relax points, by conjugate gradients.
+    /// Cycles that relax points were chosen automatically, and conjugate gradients may replace them.
     pub(crate) is_points: bool,
-    /// An automatically chosen multigrid preconditioner, by simpler ones.
+    /// The preconditioner was chosen automatically, and simpler ones may replace it.
     pub(crate) is_automatic: bool,
+    /// Conjugate gradients with multigrid may be deflated by large bodies, which has not been tried.
+    pub(crate) may_deflate: bool,
 }
 
-/// Returns the watch of the iteration of these resolved options, if it may be replaced.
-pub(crate) fn of(options: &SolverOptions, by: Replaceable) -> Option<Watch> {
+impl Replaceable {
+    /// Before a solve with these options, which may leave the preconditioner open.
+    pub(crate) fn of(asked: &SolverOptions, is_points: bool) -> Self {
+        Self { is_points, is_automatic: asked.preconditioner == Preconditioner::Auto, may_deflate: true }
+    }
+
+    /// Returns whether the iteration of these resolved options may be deflated.
+    pub(crate) fn deflates(self, options: &SolverOptions) -> bool {
+        let has_multigrid = (options.method, options.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
+        self.may_deflate && has_multigrid && options.deflation.is_none()
+    }
+}
+
+/// Returns the watch of the iteration of these resolved options, if it may be replaced: the nearest box, which is only tried, by multigrid
+/// where the tolerance would take more than `box_iterations`.
+pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Option<f64>) -> Option<Watch> {
     let for_tolerance =
         |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };
     let is_preconditioned = !options.method.is_stationary();
-    if let Some(most) = by.box_iterations {
+    if let Some(most) = box_iterations {
         return Some(for_tolerance(PROBE_BOX.max((PART_PROBED * most) as usize), most, true));
     }
     if by.is_points {
@@ -65,6 +84,9 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable) -> Option<Watch> {
             _ => (PROBE_POINTS, SLOW_POINTS),
         };
         return Some(Watch { iterations, pace: -slow.ln(), goes_on: true });
+    }
+    if by.deflates(options) {
+        return Some(for_tolerance(PROBE_BODIES, SLOW_BODIES, true));
     }
     if is_preconditioned && options.has_single_multigrid() {
         return Some(for_tolerance(PROBE_SINGLE, SLOW_SINGLE, true));

@@ -19,6 +19,11 @@ pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
     shape: Shape,
     options: options::Deflation,
+    /// Z and E; nothing for large bodies that are no use: too few, or with an E that cannot be factorised.
+    vectors: Option<Vectors<B>>,
+}
+
+struct Vectors<B: AggregateBackend> {
     aggregates: B::Aggregates,
     coarse: Coarse<B>,
     sums: B::AggregateVector,
@@ -53,7 +58,7 @@ pub(crate) fn sizes(shape: Shape, options: &options::Deflation) -> Sizes {
     let (across, count) = match options.stripes {
         Stripes::HalfRows => (2.0, 2.0 * lines),
         Stripes::Blocks(blocks) => (blocks[0] as f64, blocks.iter().map(|&count| count as f64).product()),
-        Stripes::Bodies => (8.0, 64.0),
+        Stripes::Bodies | Stripes::LargeBodies => (8.0, 64.0),
     };
     let is_inverse = match options.coarse {
         CoarseSolve::Auto => count <= LARGEST_INVERSE as f64,
@@ -68,18 +73,21 @@ pub(crate) fn sizes(shape: Shape, options: &options::Deflation) -> Sizes {
     }
 }
 
-impl<B: AggregateBackend, T: Real> Deflation<B, T> {
-    /// Makes the deflation that the options ask for, for a matrix of a grid with this shape, of which the operator may have a
-    /// subdomain.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for more blocks than cells in a direction, too many aggregates, or an E that cannot be factorised; see
-    /// [`Backend::zeros`](crate::backend::Backend::zeros).
-    pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, shape: Shape, options: &options::Deflation) -> Result<Self> {
+impl<B: AggregateBackend> Vectors<B> {
+    fn new<T: Real>(
+        operator: &dyn AggregateOperator<B, T>,
+        shape: Shape,
+        options: &options::Deflation,
+    ) -> Result<Option<Self>> {
         let backend = operator.backend();
         let components = operator.components()?;
+        let is_optional = options.stripes == Stripes::LargeBodies;
         let map = match options.stripes {
             Stripes::Bodies => operator.bodies()?,
+            Stripes::LargeBodies => match large_bodies(operator)? {
+                Some(bodies) => bodies,
+                None => return Ok(None),
+            },
             ref stripes => in_blocks(shape, blocks(stripes, shape)?, components.as_ref()),
         };
         if map.count() > MOST_AGGREGATES {
@@ -112,28 +120,27 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
                 ),
             ));
         }
-        let matrix = CoarseMatrix::new(&operator.galerkin(&map)?, count)?;
+        let matrix = match CoarseMatrix::new(&operator.galerkin(&map)?, count) {
+            Err(Error::Invalid { .. }) if is_optional => return Ok(None),
+            matrix => matrix?,
+        };
         let coarse = if is_inverse {
             let passes = if matrix.refinements > 0 { 2 } else { 1 };
             Coarse::Inverse { matrix: backend.aggregate_matrix(count, &matrix.inverse_entries())?, passes }
         } else {
             Coarse::Triangular { matrix: Box::new(matrix), host: Columns::new(count) }
         };
-        Ok(Self {
+        Ok(Some(Self {
             aggregates: backend.aggregates(&operator.own_cells(map)?)?,
             coarse,
             sums: backend.aggregate_vector(count)?,
             solution: backend.aggregate_vector(count)?,
-            options: options.clone(),
-            shape,
-            operator,
-        })
+        }))
     }
 
     /// Computes solution = E⁻¹ Zᵀ x.
-    fn solve(&mut self, x: &B::Vector<T>) -> Result<()> {
-        let Self { operator, aggregates, coarse, sums, solution, .. } = self;
-        let backend = operator.backend();
+    fn solve<T: Real>(&mut self, backend: &B, x: &B::Vector<T>) -> Result<()> {
+        let Self { aggregates, coarse, sums, solution } = self;
         backend.aggregate_sums(x, aggregates, sums)?;
         match coarse {
             Coarse::Inverse { matrix, .. } => backend.aggregate_multiply(matrix, sums, solution),
@@ -147,41 +154,59 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
 }
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
+    /// Makes the deflation that the options ask for, for a matrix of a grid with this shape, of which the operator may have a
+    /// subdomain.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more blocks than cells in a direction, too many aggregates, or an E that cannot be factorised; see
+    /// [`Backend::zeros`](crate::backend::Backend::zeros).
+    pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, shape: Shape, options: &options::Deflation) -> Result<Self> {
+        let vectors = Vectors::new(&*operator, shape, options)?;
+        Ok(Self { operator, shape, options: options.clone(), vectors })
+    }
+
     /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
     pub fn project(&mut self, p: &B::Vector<T>, q: &mut B::Vector<T>, (sigma, scalars): Sum<'_, B>) -> Result<()> {
-        for _ in 0..self.passes() {
-            self.solve(q)?;
-            self.operator.subtract_aggregated(&self.aggregates, &self.solution, p, q, sigma.of(scalars))?;
+        let passes = self.passes();
+        let Some(vectors) = &mut self.vectors else { return Ok(()) };
+        for _ in 0..passes {
+            vectors.solve(self.operator.backend(), q)?;
+            let Vectors { aggregates, solution, .. } = &*vectors;
+            self.operator.subtract_aggregated(aggregates, solution, p, q, sigma.of(scalars))?;
         }
         Ok(())
     }
 
     /// Returns how often [`Deflation::correct`] must be applied to a residual, until Zᵀr is rounding.
     pub fn passes(&self) -> usize {
-        match self.coarse {
-            Coarse::Inverse { passes, .. } => passes,
-            Coarse::Triangular { .. } => 1,
+        match self.vectors.as_ref().map(|vectors| &vectors.coarse) {
+            Some(&Coarse::Inverse { passes, .. }) => passes,
+            Some(Coarse::Triangular { .. }) => 1,
+            None => 0,
         }
     }
 
     /// u += Z E⁻¹ Zᵀ r, after which Zᵀ(b − A u) = 0 if r was b − A u
     pub fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
-        self.solve(r)?;
-        self.operator.backend().add_aggregated(&self.aggregates, &self.solution, u)
+        let Some(vectors) = &mut self.vectors else { return Ok(()) };
+        let backend = self.operator.backend();
+        vectors.solve(backend, r)?;
+        backend.add_aggregated(&vectors.aggregates, &vectors.solution, u)
     }
 
     /// Computes everything again after a change of the coefficients, on which bodies and components depend too.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where E cannot be factorised; the errors of the device.
+    /// As [`Deflation::new`].
     pub fn update(&mut self) -> Result<()> {
-        *self = Self::new(Arc::clone(&self.operator), self.shape, &self.options)?;
+        self.vectors = Vectors::new(&*self.operator, self.shape, &self.options)?;
         Ok(())
     }
 
     /// Returns whether [`Deflation::project`] computes on the host, so that a device cannot record it.
     pub fn needs_host(&self) -> bool {
-        matches!(self.coarse, Coarse::Triangular { .. }) || self.operator.backend().sums_on_host()
+        let is_triangular = |vectors: &Vectors<B>| matches!(vectors.coarse, Coarse::Triangular { .. });
+        self.vectors.as_ref().is_some_and(|vectors| is_triangular(vectors) || self.operator.backend().sums_on_host())
     }
 }
 
@@ -208,6 +233,24 @@ fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
 const MOST_AGGREGATES: usize = 1 << 16;
 /// The most aggregates for which a user may ask for the inverse: beyond them it takes more than 2 GiB.
 const LARGEST_INVERSE_ASKED_FOR: usize = 1 << 14;
+
+/// The fewest cells of a large body; multigrid corrects smaller ones by itself.
+const FEWEST_CELLS: usize = 32;
+
+/// Returns the largest bodies of one material, as many as products with E⁻¹ take little beside a cycle of multigrid; nothing where there are
+/// not several.
+pub(crate) fn large_bodies<B: AggregateBackend, T: Real>(
+    operator: &dyn AggregateOperator<B, T>,
+) -> Result<Option<AggregateMap>> {
+    let bodies = operator.bodies()?;
+    let sizes = bodies.sizes();
+    let mut large: Vec<usize> = (0..sizes.len()).filter(|&body| sizes[body] >= FEWEST_CELLS).collect();
+    large.sort_by_key(|&body| std::cmp::Reverse(sizes[body]));
+    large.truncate(LARGEST_INVERSE.min(2 * bodies.shape().cells().isqrt()));
+    let mut is_kept = vec![false; sizes.len()];
+    large.iter().for_each(|&body| is_kept[body] = true);
+    Ok((large.len() > 1).then(|| bodies.of_kept(&is_kept, &Serial)))
+}
 
 /// Makes boxes of cells, as equal as possible; inactive cells belong to none.
 fn in_blocks(shape: Shape, blocks: [usize; 3], components: Option<&Components>) -> AggregateMap {

@@ -168,17 +168,29 @@ impl Diffusion {
     }
 
     /// Returns the connected bodies of one material: neighbours belong together where their half transmissibilities
-    /// differ by less than a factor of ten.
+    /// differ by less than a factor of ten; where only faces are stored, where theirs is more than a tenth of either cell's largest.
     pub fn bodies(&self, execute: &impl Execute) -> AggregateMap {
         /// Coefficients within this factor are one material.
         const ONE_MATERIAL: f64 = 10.0;
         let shape = self.shape();
+        let has_faces = matches!(self.coefficients, Coefficients::Faces(_));
+        let largest = |at: [usize; 3]| {
+            let of = |axis| self.face(axis, at).max(self.lower(axis, at).map_or(0.0, |lower| self.face(axis, lower)));
+            Axis::ALL.map(of).into_iter().fold(0.0, f64::max)
+        };
+        let is_one = |axis: Axis, at: [usize; 3], upper: [usize; 3]| {
+            let [least, most] = if has_faces {
+                [self.face(axis, at), largest(at).max(largest(upper))]
+            } else {
+                let [a, b] = [at, upper].map(|cell| self.half(axis, cell));
+                [a.min(b), a.max(b)]
+            };
+            least > 0.0 && most < ONE_MATERIAL * least
+        };
         let joined = |axis: Axis, row: usize, joined: &mut [u8]| {
             for (i, joined) in joined.iter_mut().enumerate() {
                 let at = [i, row % shape.ny, row / shape.ny];
-                let of = |upper| [self.half(axis, at), self.half(axis, upper)];
-                let is_one = |[a, b]: [f64; 2]| a.min(b) > 0.0 && a.max(b) < ONE_MATERIAL * a.min(b);
-                *joined = u8::from(self.upper(axis, at).map(of).is_some_and(is_one));
+                *joined = u8::from(self.upper(axis, at).is_some_and(|upper| is_one(axis, at, upper)));
             }
         };
         connected(execute, shape, |row, is_active| self.find_active(row, is_active), joined)

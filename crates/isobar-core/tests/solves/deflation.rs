@@ -1,6 +1,6 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
-use isobar_core::conformance::arrays::{cg, distance, solve_into};
+use isobar_core::conformance::arrays::{cg, distance, noise, solve_by, solve_into};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
@@ -179,4 +179,49 @@ fn one_vector_a_bubble() {
     let (low, high) = (condition(1e2, true), condition(1e6, true));
     assert!(high < 1.5 * low, "deflated: {low} at contrast 1e2, {high} at 1e6");
     assert!(condition(1e6, false) > 100.0 * high, "without deflation the contrast shows");
+}
+
+/// Returns grains around random points of a plane, between which walls one cell thick hardly conduct.
+fn grains(n: usize, count: usize, wall: f64) -> Vec<f64> {
+    let points: Vec<[f64; 2]> = (0..count).map(|m| [random(8, 2 * m), random(8, 2 * m + 1)]).collect();
+    let grain = |i: usize, j: usize| {
+        let at = [i, j].map(|m| 2.0 * (m as f64 + 0.5) / n as f64 - 1.0);
+        let away = |point: &[f64; 2]| (point[0] - at[0]).hypot(point[1] - at[1]);
+        (0..count).min_by(|&a, &b| away(&points[a]).total_cmp(&away(&points[b])))
+    };
+    let is_wall = |i: usize, j: usize| {
+        let own = grain(i, j);
+        (i > 0 && grain(i - 1, j) != own) || (j > 0 && grain(i, j - 1) != own)
+    };
+    (0..n * n).map(|cell| if is_wall(cell % n, cell / n) { wall } else { 1.0 }).collect()
+}
+
+/// Coarse grids resolve grains badly whose walls hardly conduct. Multigrid that finds itself slow goes on with their constants as
+/// deflation vectors, keeps them in later solves, and does without once coefficients have no bodies any more.
+#[test]
+fn multigrid_that_is_slow_takes_large_bodies() {
+    const N: usize = 160;
+    let shape = Shape::new(N, N, 1);
+    let problem_of = |field: Vec<f64>| {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+        problem
+    };
+    let rhs = noise(shape.cells(), 3);
+    let options = SolverOptions { tolerance: 1e-8, ..cg(Preconditioner::Multigrid) };
+    let stencil = problem_of(grains(N, 60, 1e-6)).stencil().unwrap();
+    let mut system = System::new(&Reference, &stencil, &options).unwrap();
+    let [(first, slow), (second, u)] = [(); 2].map(|()| solve_by(&mut system, shape, &rhs));
+    assert!(first.notes.iter().any(|note| note.contains("continued with deflation by")), "{:?}", first.notes);
+    assert!(first.converged() && first.iterations < 90, "{first:?}");
+    assert!(second.converged() && second.iterations < 40, "{second:?}");
+    assert!(distance(&slow, &u) < 1e-5, "{}", distance(&slow, &u));
+    let even = problem_of(vec![1.0; shape.cells()]).stencil().unwrap();
+    for (stencil, most) in [(&even, 20), (&stencil, 90)] {
+        system.update(stencil).unwrap();
+        let (outcome, v) = solve_by(&mut system, shape, &rhs);
+        assert!(outcome.converged() && outcome.iterations < most, "{outcome:?}");
+        let (_, expected) = solve_by(&mut System::new(&Reference, stencil, &options).unwrap(), shape, &rhs);
+        assert!(distance(&v, &expected) < 1e-5, "{}", distance(&v, &expected));
+    }
 }

@@ -137,6 +137,7 @@ fn repeated_solves(cuda: &Cuda) {
         (&square, IncompletePoisson { scaling: true }, None),
         (&square, Multigrid, None),
         (&tank, Jacobi, deflated(Stripes::Bodies, CoarseSolve::Inverse)),
+        (&tank, Multigrid, deflated(Stripes::LargeBodies, CoarseSolve::Auto)),
         (&tank, Line, None),
         (&tank, Multigrid, None),
     ] {

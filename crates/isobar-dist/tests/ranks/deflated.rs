@@ -12,13 +12,14 @@ fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolv
 }
 
 /// Returns forms of deflation; the third has incomplete Cholesky.
-pub(crate) fn forms() -> [SolverOptions; 5] {
+pub(crate) fn forms() -> [SolverOptions; 6] {
     [
         deflated(Preconditioner::Jacobi, Stripes::HalfRows, CoarseSolve::Inverse),
         deflated(Preconditioner::Line, Stripes::HalfRows, CoarseSolve::Triangular),
         deflated(Preconditioner::Ic { block: None }, Stripes::Blocks([2, 3, 2]), CoarseSolve::Auto),
         deflated(Preconditioner::Neumann { order: 2 }, Stripes::Blocks([3, 5, 1]), CoarseSolve::Triangular),
         deflated(Preconditioner::Line, Stripes::Bodies, CoarseSolve::Auto),
+        deflated(Preconditioner::Multigrid, Stripes::LargeBodies, CoarseSolve::Auto),
     ]
 }
 

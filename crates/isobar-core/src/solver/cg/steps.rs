@@ -163,7 +163,7 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, T> for Full<B, T> {
         r: &mut Vector<B, T>,
         norm: Sum<'_, B>,
     ) -> Result<()> {
-        let Some(deflation) = &mut self.deflation else { return Ok(()) };
+        let Some(deflation) = self.deflation.as_mut().filter(|deflation| deflation.passes() > 0) else { return Ok(()) };
         self.operator.residual(b, [u, r], norm)?;
         deflation.correct(r, u)
     }
