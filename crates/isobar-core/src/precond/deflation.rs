@@ -234,22 +234,23 @@ const MOST_AGGREGATES: usize = 1 << 16;
 /// The most aggregates for which a user may ask for the inverse: beyond them it takes more than 2 GiB.
 const LARGEST_INVERSE_ASKED_FOR: usize = 1 << 14;
 
-/// The fewest cells of a large body; multigrid corrects smaller ones by itself.
-const FEWEST_CELLS: usize = 32;
+/// The fewest cells of a body that multigrid may be slow for: it corrects smaller ones by itself, though not as well.
+const LARGE: usize = 32;
 
-/// Returns the largest bodies of one material, as many as products with E⁻¹ take little beside a cycle of multigrid; nothing where there are
-/// not several.
+/// Returns the largest bodies of one material, as many as products with E⁻¹ take little beside a cycle of multigrid; nothing where not two of
+/// them have so many cells that multigrid may be slow for them.
 pub(crate) fn large_bodies<B: AggregateBackend, T: Real>(
     operator: &dyn AggregateOperator<B, T>,
 ) -> Result<Option<AggregateMap>> {
     let bodies = operator.bodies()?;
     let sizes = bodies.sizes();
-    let mut large: Vec<usize> = (0..sizes.len()).filter(|&body| sizes[body] >= FEWEST_CELLS).collect();
+    let mut large: Vec<usize> = (0..sizes.len()).filter(|&body| sizes[body] > 1).collect();
     large.sort_by_key(|&body| std::cmp::Reverse(sizes[body]));
     large.truncate(LARGEST_INVERSE.min(2 * bodies.shape().cells().isqrt()));
     let mut is_kept = vec![false; sizes.len()];
     large.iter().for_each(|&body| is_kept[body] = true);
-    Ok((large.len() > 1).then(|| bodies.of_kept(&is_kept, &Serial)))
+    let are_several = large.get(1).is_some_and(|&second| sizes[second] >= LARGE);
+    Ok(are_several.then(|| bodies.of_kept(&is_kept, &Serial)))
 }
 
 /// Makes boxes of cells, as equal as possible; inactive cells belong to none.
