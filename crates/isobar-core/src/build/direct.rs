@@ -45,7 +45,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !options.method.is_stationary() {
             self.keep_best()?;
         }
-        self.replaceable = Replaceable::of(&asked, is_replaceable);
+        self.replaceable = Replaceable { is_points: is_replaceable, may_deflate: true, ..self.replaceable };
         (self.reserve, self.has_levels) = (reserve, has_levels);
         self.description.notes.drain(..self.first_notes);
         self.first_notes = 0;

@@ -74,6 +74,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 is_finite: residual.is_finite(),
                 tries_box: self.after_box.is_some(),
                 is_replaceable: self.replaceable.is_points,
+                is_simple: self.replaceable.is_simple,
                 deflates: self.replaceable.deflates(&self.options) && ranks.now == 0,
                 is_single: self.options.has_single_multigrid() && ranks.now == 0,
                 keeps_best: self.best.is_some(),
@@ -82,6 +83,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 // The main solver has other methods in reserve.
                 Next::LeaveBox
                 | Next::LeavePoints
+                | Next::LeaveSimple
                 | Next::Deflate
                 | Next::LeaveSingle
                 | Next::Recover
@@ -100,8 +102,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     ranks = Ranks::new(self);
                     self.watch(monitor);
                 }
-                Next::Deflate => {
-                    told.notes.extend(self.deflate(monitor, residual)?);
+                leave @ (Next::LeaveSimple | Next::Deflate) => {
+                    told.notes.extend(match leave {
+                        Next::LeaveSimple => self.replace_simple(monitor, residual)?,
+                        _ => self.deflate(monitor, residual)?,
+                    });
+                    ranks = Ranks::new(self);
                     self.watch(monitor);
                 }
                 // The iteration's own residual drifted from the true one.

@@ -4,9 +4,9 @@
 use super::assembly::{Parts, assemble};
 use super::iterate::reason;
 use super::system::System;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::{Preconditioner, SolverOptions};
-use crate::policy::ladder::{after_points, in_double, with_bodies};
+use crate::policy::ladder::{after_points, in_double, with_bodies, with_multigrid};
 use crate::policy::watch;
 use crate::precond::deflation::large_bodies;
 use crate::solver::Monitor;
@@ -18,6 +18,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
         let box_iterations = self.after_box.as_ref().map(|after| after.most_iterations);
         monitor.watch(watch::of(&self.options, self.replaceable, box_iterations));
+    }
+
+    /// Continues with multigrid where a simple preconditioner of time steps was slow, if it can. Returns a note, if so.
+    pub(super) fn replace_simple(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.replaceable.is_simple = false;
+        let asked = with_multigrid(self.options.clone());
+        let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
+        let options = asked.resolved(&choice)?;
+        let (at, left, from) = (monitor.iterations(), (-monitor.pace()).exp(), self.options.preconditioner.name());
+        let note = format!(
+            "preconditioner {from} was slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"
+        );
+        Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
     }
 
     /// Continues with large bodies as deflation vectors, where there are any. Returns a note, if so.
@@ -32,12 +45,30 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             return Ok(None);
         };
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        self.replace(with_bodies(self.options.clone()))?;
-        monitor.change(residual);
-        Ok(Some(format!(
+        let note = format!(
             "multigrid was slow up to iteration {at}, convergence factor {left:.3}; continued with deflation by {} bodies of one material",
             bodies.count()
-        )))
+        );
+        Ok(self.replace_if_possible(with_bodies(self.options.clone()), monitor, residual)?.then_some(note))
+    }
+
+    /// Changes to the iteration of these options, which are resolved, unless the device lacks the memory or does not support it: then the slow
+    /// iteration goes on. Several ranks might not lack memory all alike, and end with its error.
+    fn replace_if_possible(
+        &mut self,
+        options: SolverOptions,
+        monitor: &mut Monitor<'_>,
+        residual: f64,
+    ) -> Result<bool> {
+        let is_alone = self.backend.device().ranks == 1;
+        let made = self.backend.prepare(&self.stencil, &self.operator, &options).and_then(|()| self.replace(options));
+        match made {
+            Ok(()) => monitor.change(residual),
+            Err(Error::Unsupported(_)) => monitor.resume(residual),
+            Err(Error::OutOfMemory { .. }) if is_alone => monitor.resume(residual),
+            Err(error) => return Err(error),
+        }
+        Ok(made.is_ok())
     }
 
     /// Continues with multigrid in double precision. Returns a note with the reason.

@@ -210,7 +210,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             symmetric: None,
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
-            replaceable: Replaceable::of(asked, is_replaceable),
+            replaceable: Replaceable::of(asked, [open, otherwise], is_replaceable),
             asked: is_direct.then(|| otherwise.clone()),
             after_box,
             first_notes,

@@ -11,6 +11,8 @@ pub(crate) enum Next {
     LeaveBox,
     /// The preconditioner in reserve after cycles that relax points: [`after_points`].
     LeavePoints,
+    /// Multigrid after the simple preconditioner of time steps: [`with_multigrid`].
+    LeaveSimple,
     /// Deflation by large bodies beside multigrid: [`with_bodies`].
     Deflate,
     /// Double precision after multigrid in single precision: [`in_double`].
@@ -34,6 +36,8 @@ pub(crate) struct State {
     pub(crate) tries_box: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
     pub(crate) is_replaceable: bool,
+    /// Whether multigrid may replace the simple preconditioner of time steps.
+    pub(crate) is_simple: bool,
     /// Whether multigrid may be deflated by large bodies.
     pub(crate) deflates: bool,
     /// Whether multigrid in single precision is in use.
@@ -50,6 +54,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     match state {
         State { is_finite: true, tries_box: true, .. } if is_weak => Next::LeaveBox,
         State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::LeavePoints,
+        State { is_finite: true, is_simple: true, .. } if is_slow || has_failed => Next::LeaveSimple,
         State { is_finite: true, deflates: true, .. } if is_slow => Next::Deflate,
         State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::LeaveSingle,
         State { is_finite: true, keeps_best: true, .. } if has_failed => Next::Recover,
@@ -72,6 +77,13 @@ pub(crate) fn reserves(kind: Preconditioner, layers: usize) -> impl Iterator<Ite
 pub(crate) fn with_box(mut options: SolverOptions) -> SolverOptions {
     options.preconditioner = Preconditioner::Direct;
     in_double(options)
+}
+
+/// Returns these options for conjugate gradients with multigrid, whose cycles are left open.
+pub(crate) fn with_multigrid(mut options: SolverOptions) -> SolverOptions {
+    (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Multigrid);
+    options.multigrid.precision = CyclePrecision::Auto;
+    options
 }
 
 /// Returns these options with deflation by large bodies.
@@ -112,12 +124,15 @@ mod tests {
             is_finite: true,
             tries_box: false,
             is_replaceable: false,
+            is_simple: false,
             deflates: false,
             is_single: false,
             keeps_best: true,
         };
         let single = State { is_single: true, ..none };
         let deflates = State { deflates: true, ..single };
+        let simple = State { is_simple: true, ..deflates };
+        assert_eq!([next(None, simple), next(Some(Stop::Breakdown), simple)], [Next::LeaveSimple; 2]);
         assert_eq!([next(None, deflates), next(Some(Stop::Diverged), deflates)], [Next::Deflate, Next::LeaveSingle]);
         let points = State { is_replaceable: true, ..single };
         let boxed = State { tries_box: true, ..points };

@@ -23,6 +23,12 @@ const PROBE_BODIES: usize = 20;
 /// The pace is too slow where the tolerance would take this many iterations.
 const SLOW_BODIES: f64 = 60.0;
 
+/// Iterations in which the simple preconditioner of time steps must show its pace, and keep it from then on.
+const PROBE_SIMPLE: usize = 20;
+/// The pace is too slow where the tolerance would take this many iterations: multigrid takes a dozen, one of which takes as long as one or two,
+/// and its setup as long as ten.
+const SLOW_SIMPLE: f64 = 35.0;
+
 /// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
 const PROBE_BOX: usize = 8;
 /// …and at least this part of those that it may take, because residuals of conjugate gradients rise before they fall.
@@ -52,14 +58,19 @@ pub(crate) struct Replaceable {
     pub(crate) is_points: bool,
     /// The preconditioner was chosen automatically, and simpler ones may replace it.
     pub(crate) is_automatic: bool,
+    /// The preconditioner of time steps was left open, and multigrid may replace the simple one that suits most.
+    pub(crate) is_simple: bool,
     /// Conjugate gradients with multigrid may be deflated by large bodies, which has not been tried.
     pub(crate) may_deflate: bool,
 }
 
 impl Replaceable {
-    /// Before a solve with these options, which may leave the preconditioner open.
-    pub(crate) fn of(asked: &SolverOptions, is_points: bool) -> Self {
-        Self { is_points, is_automatic: asked.preconditioner == Preconditioner::Auto, may_deflate: true }
+    /// Before a solve with the options `asked`, which may leave the preconditioner open; `open` and `otherwise` are those that a user gave, and
+    /// those for iterations.
+    pub(crate) fn of(asked: &SolverOptions, [open, otherwise]: [&SolverOptions; 2], is_points: bool) -> Self {
+        let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
+        let is_simple = is_open(open) && !is_open(otherwise);
+        Self { is_points, is_automatic: is_open(asked), is_simple, may_deflate: true }
     }
 
     /// Returns whether the iteration of these resolved options may be deflated.
@@ -84,6 +95,9 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Optio
             _ => (PROBE_POINTS, SLOW_POINTS),
         };
         return Some(Watch { iterations, pace: -slow.ln(), goes_on: true });
+    }
+    if by.is_simple && is_preconditioned {
+        return Some(for_tolerance(PROBE_SIMPLE, SLOW_SIMPLE, true));
     }
     if by.deflates(options) {
         return Some(for_tolerance(PROBE_BODIES, SLOW_BODIES, true));

@@ -217,6 +217,31 @@ fn where_a_factorisation_is_too_weak_multigrid_is_named() {
     assert!(!step.is_taken && step.outcome.advice.as_ref().unwrap().contains("multigrid"), "{step:?}");
 }
 
+/// Long steps between closed cells, where incomplete Cholesky takes hundreds of iterations: multigrid takes its place where the caller named no
+/// preconditioner, from the middle of the first step on.
+#[test]
+fn multigrid_takes_over_long_steps() {
+    let shape = Shape::new(60, 50, 1);
+    let kappa = (0..shape.cells()).map(|n| if random(7, n) > 0.4 { 0.0 } else { 1.0 }).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Dirichlet(1.0);
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    let initial = vec![0.0; shape.cells()];
+    let options = options(100.0, 1000.0, Scheme::BackwardEuler);
+    let solve = |preconditioner: Preconditioner| {
+        let solver = SolverOptions { max_iterations: 3000, ..solver(preconditioner, 1e-8) };
+        let mut stepper = stepper(&heat, options, &solver, &initial);
+        let notes = stepper.step(&mut ignore).unwrap().outcome.notes;
+        (run(&mut stepper, 9), notes, stepper.description().preconditioner.clone(), state(&mut stepper, shape))
+    };
+    let (iterations, notes, used, open) = solve(Preconditioner::Auto);
+    assert!(notes.iter().any(|note| note.contains("continued with multigrid")), "{notes:?}");
+    assert!(used == "multigrid" && iterations.iter().all(|&n| n < 40), "{used} {iterations:?}");
+    let (iterations, notes, used, named) = solve(MIC);
+    assert!(used == "mic" && iterations.iter().max() > Some(&60), "{used} {iterations:?} {notes:?}");
+    assert!(open.iter().zip(&named).all(|(a, b)| (a - b).abs() < 1e-6), "another state");
+}
+
 /// Relative to the right-hand side, rounding does not count as convergence.
 #[test]
 fn single_precision_makes_no_claim_beyond_it() {

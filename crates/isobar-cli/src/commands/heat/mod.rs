@@ -105,9 +105,10 @@ impl<'a> Run<'a> {
         let matrix = || problem.shifted(heat.options().first_shift());
         if is_open && (device.divides_grids() || !chooses_direct(&matrix()?, &options)) {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
-            // A restarted run uses the preconditioner that it began with.
+            // A restarted run uses the preconditioner that it had: one that was not named, and which multigrid may replace, is left open again.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
-                options.preconditioner = known;
+                let is_default = !heat.wants_trial && matches!(known, Preconditioner::Mic { .. });
+                options.preconditioner = if is_default { Preconditioner::Auto } else { known };
             } else if heat.wants_trial {
                 tried = TimeStepper::trial(device, &problem, heat.options(), &options, state)?;
                 options.preconditioner = tried.first().map_or(options.preconditioner, |best| best.preconditioner);
