@@ -24,10 +24,10 @@ const PROBE_BODIES: usize = 20;
 const SLOW_BODIES: f64 = 60.0;
 
 /// Iterations in which the simple preconditioner of time steps must show its pace, and keep it from then on.
-const PROBE_SIMPLE: usize = 20;
+const PROBE_SIMPLE: usize = 15;
 /// The pace is too slow where the tolerance would take this many iterations: multigrid takes a dozen, one of which takes as long as one or two,
 /// and its setup as long as ten.
-const SLOW_SIMPLE: f64 = 35.0;
+const SLOW_SIMPLE: f64 = 25.0;
 
 /// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
 const PROBE_BOX: usize = 8;
