@@ -103,11 +103,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     self.watch(monitor);
                 }
                 leave @ (Next::LeaveSimple | Next::Deflate) => {
-                    told.notes.extend(match leave {
+                    let note = match leave {
                         Next::LeaveSimple => self.replace_simple(monitor, residual)?,
                         _ => self.deflate(monitor, residual)?,
-                    });
-                    ranks = Ranks::new(self);
+                    };
+                    if let Some(note) = note {
+                        told.notes.push(note);
+                        ranks = Ranks::new(self);
+                    }
                     self.watch(monitor);
                 }
                 // The iteration's own residual drifted from the true one.

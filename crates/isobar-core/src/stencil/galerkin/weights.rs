@@ -17,8 +17,8 @@ use crate::real::Real;
 /// With D and U the total couplings to the planes below and above the odd cell, and s its row sum unless that is a [`SMALL_SHIFT`],
 /// both weights solve (U + D + s + ΣQ) w − ΣQ w′ = D (or U) over the couplings Q > 0 to the other cells of its plane. They start
 /// from D/(U + D + s), are relaxed by exact lines in zebra order, and clipped to [0, 1]: black-box multigrid's weights (Dendy,
-/// 1982) where Q is 0, smoothed in the plane where it is not. [`NEGLIGIBLE`] ones are dropped, and between inactive cells one of the two is ([`LEANING`]), so that the columns of
-/// P are independent.
+/// 1982) where Q is 0, smoothed in the plane where it is not. [`NEGLIGIBLE`] ones are dropped, and between inactive cells one of the
+/// two is ([`LEANING`]), so that the columns of P are independent.
 #[derive(Clone, Debug)]
 pub struct Weights<N = f64> {
     /// The direction.
