@@ -84,7 +84,7 @@ fn rounding(precision: Precision) -> [f64; 2] {
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Puts everything on the device and sets the state to 0. Where `solver` leaves the preconditioner open, steps are solved directly
-    /// while their matrix is separable, else with modified incomplete Cholesky; on several ranks by line relaxation.
+    /// while their matrix is separable, else with modified incomplete Cholesky, on several ranks line relaxation, and multigrid once that is slow.
     ///
     /// # Errors
     /// See [`System::new`] and [`Heat::shifted`].
