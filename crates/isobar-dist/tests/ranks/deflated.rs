@@ -19,7 +19,7 @@ pub(crate) fn forms() -> [SolverOptions; 6] {
         deflated(Preconditioner::Ic { block: None }, Stripes::Blocks([2, 3, 2]), CoarseSolve::Auto),
         deflated(Preconditioner::Neumann { order: 2 }, Stripes::Blocks([3, 5, 1]), CoarseSolve::Triangular),
         deflated(Preconditioner::Line, Stripes::Bodies, CoarseSolve::Auto),
-        deflated(Preconditioner::Multigrid, Stripes::LargeBodies, CoarseSolve::Auto),
+        deflated(Preconditioner::Line, Stripes::LargeBodies, CoarseSolve::Auto),
     ]
 }
 
