@@ -238,7 +238,10 @@ fn choices_say_which_forms_there_are() {
     for value in ["{}", "{ blocks = [1, 1, 1], bodies = 1 }", "[1, 1, 1]", "3"] {
         assert_all_in(
             &stripes(value),
-            &["solver.deflation.stripes must be \"half-rows\", \"bodies\", \"large-bodies\", or", "{ blocks = [4, 4, 1] }"],
+            &[
+                "solver.deflation.stripes must be \"half-rows\", \"bodies\", \"large-bodies\", or",
+                "{ blocks = [4, 4, 1] }",
+            ],
         );
     }
     assert_all_in(&stripes("blocks"), &["solver.deflation.stripes = \"blocks\" needs a value, { blocks = … }"]);
