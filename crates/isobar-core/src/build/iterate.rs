@@ -93,19 +93,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     monitor.rule(Stop::Stagnated);
                     return Ok(residual);
                 }
-                leave @ (Next::LeaveBox | Next::LeavePoints | Next::LeaveSingle) => {
-                    told.notes.push(match leave {
-                        Next::LeaveBox => self.replace_box(monitor, residual)?,
-                        Next::LeavePoints => self.replace_points(monitor, residual)?,
-                        _ => self.replace_single(monitor, residual)?,
-                    });
-                    ranks = Ranks::new(self);
-                    self.watch(monitor);
-                }
-                leave @ (Next::LeaveSimple | Next::Deflate) => {
+                leave
+                @ (Next::LeaveBox | Next::LeavePoints | Next::LeaveSimple | Next::Deflate | Next::LeaveSingle) => {
                     let note = match leave {
+                        Next::LeaveBox => Some(self.replace_box(monitor, residual)?),
+                        Next::LeavePoints => Some(self.replace_points(monitor, residual)?),
                         Next::LeaveSimple => self.replace_simple(monitor, residual)?,
-                        _ => self.deflate(monitor, residual)?,
+                        Next::Deflate => self.deflate(monitor, residual)?,
+                        _ => Some(self.replace_single(monitor, residual)?),
                     };
                     if let Some(note) = note {
                         told.notes.push(note);
