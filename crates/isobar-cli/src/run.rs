@@ -1,7 +1,7 @@
 //! A case's solve from start to end.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
@@ -12,6 +12,9 @@ use isobar_case::{Assembled, Case, Footprint, memory};
 
 use crate::progress::Progress;
 use crate::{Console, Result, compiling, interrupt, ranks, summary};
+
+/// Iterations that load all kernels of a solve on a GPU, before it is timed.
+const WARM_UP: usize = 3;
 
 /// A completed solve with its results.
 pub struct Run {
@@ -56,7 +59,8 @@ pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, conso
     solve_since(Instant::now(), case, assemble, device, together, console, false)
 }
 
-/// Solves a linear system that is assembled already, and compares its memory traffic with a plain copy however short the run was.
+/// Solves a linear system that is assembled already with caches warm and kernels loaded, and compares its memory traffic with a plain copy however
+/// short the run was.
 pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
     solve_since(Instant::now(), case, |_| Ok(assembled), device, None, console, true)
 }
@@ -68,7 +72,7 @@ fn solve_since(
     device: &Device,
     together: Option<Together<'_>>,
     console: &mut Console,
-    always_compares: bool,
+    is_benchmark: bool,
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
     let set_up = || {
@@ -90,9 +94,21 @@ fn solve_since(
     (description.bytes, description.coefficient_bytes) = (vectors, coefficients);
     console.line(summary::opening(case, &description, &footprint));
 
+    let part_of = |values| ArrayView::c_order(values, part);
+    if is_benchmark {
+        let first = &mut solution.clone();
+        solver.solve_observed(
+            part_of(&assembled.rhs)?,
+            ArrayViewMut::c_order(first, part)?,
+            case.guess.into(),
+            &mut |seen| {
+                if seen.iteration < WARM_UP { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            },
+        )?;
+    }
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
     let solving = interrupt::solving();
-    let (rhs, u) = (ArrayView::c_order(&assembled.rhs, part)?, ArrayViewMut::c_order(&mut solution, part)?);
+    let (rhs, u) = (part_of(&assembled.rhs)?, ArrayViewMut::c_order(&mut solution, part)?);
     let outcome = solver.solve_observed(rhs, u, case.guess.into(), &mut |seen| {
         progress.observe(seen.iteration, seen.relative_residual);
         interrupt::flow_of_all(ranks)
@@ -116,7 +132,7 @@ fn solve_since(
 
     // Frees memory for the vectors of the bandwidth measurement.
     drop(solver);
-    let is_timed = always_compares || summary::is_worth_a_copy(ranks.is_some(), seconds.total);
+    let is_timed = is_benchmark || summary::is_worth_a_copy(ranks.is_some(), seconds.total);
     let copy = if is_timed { copy_bandwidth(case, device, &footprint) } else { f64::NAN };
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
     let [bytes, copy] = ranks::sum(ranks, [bytes, copy])?;
