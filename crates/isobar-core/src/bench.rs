@@ -8,7 +8,7 @@ use std::time::Instant;
 use self::steps::{Bench, OUT, time_levels};
 pub use self::steps::{Timed, seconds, upload_noise};
 use crate::backend::direct::locked;
-use crate::build::{Solve, System};
+use crate::build::System;
 use crate::operator::{Capabilities, MixedTop, PointSmoother, Relaxation};
 use crate::options::{PointCycle, SolverOptions};
 use crate::policy::jacobi::may_try;

@@ -111,7 +111,7 @@ pub(crate) struct PointTransfer<T: Real> {
 impl<T: Real> PointTransfer<T> {
     /// Returns the finer level, if its sweep and this transfer may be one pass.
     fn level<'a>(&self, sweep: &'a mut Sweep<'_, Vector<T>>) -> Option<Level<'a, T>> {
-        let Relaxation { smoother, rho, first } = sweep.relaxation;
+        let Relaxation { smoother, rho, first, .. } = sweep.relaxation;
         let Sweep { f, u, scratch, .. } = sweep;
         let halving = self.tables.arguments();
         (self.streams && smoother == Smoother::PointRedBlack).then_some(Level { halving, rho, first, f, u, scratch })

@@ -72,6 +72,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let has_gained = residual <= GAIN * before && restarts < MAX_RESTARTS;
             let state = State {
                 is_finite: residual.is_finite(),
+                is_old: self.replaceable.is_old,
                 tries_box: self.after_box.is_some(),
                 is_replaceable: self.replaceable.is_points,
                 is_simple: self.replaceable.is_simple,
@@ -106,6 +107,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                         told.notes.push(note);
                         ranks = Ranks::new(self);
                     }
+                    self.watch(monitor);
+                }
+                Next::ChooseAgain => {
+                    self.replaceable.is_old = false;
+                    if self.is_chosen_otherwise()? {
+                        self.is_outdated = true;
+                        return Ok(residual);
+                    }
+                    monitor.resume(residual);
                     self.watch(monitor);
                 }
                 // The iteration's own residual drifted from the true one.

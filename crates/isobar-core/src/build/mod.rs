@@ -4,6 +4,7 @@
 //! * `solve`: the interface of a solver, `arrays`: transfers of a caller's arrays,
 //! * `run`: a solve from norms to verdict, `iterate`: the loop around an iteration with restarts, other preconditioners, the best
 //!   iterate,
+//! * `update`: new coefficients,
 //! * `many`: several systems at a time,
 //! * `direct`: direct solves between callers' arrays,
 //! * `judge`: norms for the judgement, `precondition`: a solver as a preconditioner,
@@ -30,6 +31,7 @@ mod replace;
 mod run;
 mod solve;
 pub mod system;
+mod update;
 
 pub(crate) use arrays::{CallersGrid, download, fetch, find_not_finite, send, upload};
 pub use many::{Arrays, Call, of_system, solve_many};

@@ -79,12 +79,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn run(
         &mut self,
         norms: Norms,
-        guess: Guess,
+        mut guess: Guess,
         observer: &mut Observer<'_>,
         clock: Instant,
         rounds: bool,
     ) -> Result<Outcome> {
-        let Norms { removed, rhs, initial, scaling } = norms;
+        let Norms { removed, rhs, mut initial, scaling } = norms;
         for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
             if !norm.is_finite() {
                 return Err(Error::invalid(
@@ -92,6 +92,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     "it holds a NaN or an infinity, or its norm overflows; scale it down",
                 ));
             }
+        }
+        let mut told = Told::default();
+        // Where coefficients have moved, a former solution may leave residuals of the contrast. Methods that were asked for begin where they are told.
+        let is_open =
+            self.given.as_ref().is_some_and(|given| given.method == Method::Auto && given.norm != Norm::Initial);
+        if guess == Guess::Given && is_open && rhs > 0.0 && initial > rhs {
+            told.notes.push(format!(
+                "began from 0 and not from the first guess, whose residual is {:.1e} times the norm of the right-hand side",
+                initial / rhs
+            ));
+            self.backend.clear(&mut self.u)?;
+            (guess, initial) = (Guess::Zero, rhs);
+            self.iteration.begin(&self.b, &mut self.u, guess)?;
         }
         let reference = match self.options.norm {
             Norm::Initial => self.bounds.of(initial, rhs, self.options.tolerance),
@@ -105,7 +118,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         };
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
         let backend = self.backend.clone();
-        let mut told = Told::default();
         // The solution for b = 0 is 0, for any first guess; also where projection removed all of b.
         let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
         let mut residual = if is_trivial {

@@ -8,11 +8,10 @@ use super::assembly::{Parts, assemble};
 use super::run::Bounds;
 use super::solve::{Balance, Description, Solve, is_final};
 use crate::backend::{AggregateBackend, copy_bandwidth};
-use crate::direct::Separable;
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
-use crate::policy::begin::{AfterBox, Beginning, Direct, begin};
+use crate::policy::begin::{AfterBox, Beginning};
 use crate::policy::watch::Replaceable;
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
@@ -51,6 +50,16 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) spare: Option<[B::Vector<f64>; 2]>,
     /// The best iterate, for iterations whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
+    /// The options that it was made with, where it may be made anew for other coefficients.
+    pub(super) given: Option<SolverOptions>,
+    /// The options that were chosen when it was made.
+    pub(super) begun: SolverOptions,
+    /// The coefficients of the last update, in the caller's order, until a solve has shown whether that choice suits them.
+    pub(super) latest: Option<S>,
+    /// Whether the choice for the latest coefficients is another one, as a slow solve has found.
+    pub(super) is_outdated: bool,
+    /// Whether a direct solve was chosen for former coefficients.
+    pub(super) was_direct: bool,
     /// The options that follow a direct solve, where that was chosen, once coefficients are not separable.
     pub(super) asked: Option<SolverOptions>,
     /// What replaces the nearest box as a preconditioner, where it is only tried.
@@ -90,7 +99,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// [`Error::Invalid`] for options that are invalid alone or together; [`Error::Unsupported`] for those that this stencil
     /// does not support; the errors of the device.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
-        Self::assembled(backend, stencil, [options; 2], None)
+        let made = Self::assembled(backend, stencil, [options; 2], None)?;
+        Ok(Self { given: Some(options.clone()), ..made })
     }
 
     /// Makes a solver with a caller's own preconditioner instead of the options'.
@@ -126,22 +136,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
         let operator = backend.operator::<f64>(stencil)?;
         let otherwise = options;
-        let direct = Direct {
-            is_possible: backend.has_direct(),
-            is_divided: backend.device().ranks > 1,
-            // Of an indefinite matrix on a GPU even a copy on the host is worth while: nothing else solves it.
-            factors: || match stencil.chooses_direct() {
-                None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
-                found => found.filter(|factors| backend.direct_pays(factors)),
-            },
-            // Lines of a plane upright take a dozen iterations.
-            nearest: || {
-                let tried = (!is_set_up).then(|| stencil.tries_box()).flatten();
-                tried.filter(|tried| backend.direct_pays(&tried.factors))
-            },
-        };
-        let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
-            begin([open, options], is_own, direct, || backend.choice(stencil, &operator, options))?;
+        let began = Self::beginning(backend, stencil, &operator, [open, options], [is_own, is_set_up])?;
+        let begun = began.options.clone();
+        let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } = began;
         let asked = if is_direct { open } else { otherwise };
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
@@ -211,6 +208,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             replaceable: Replaceable::of(asked, [open, otherwise], is_replaceable),
+            given: None,
+            begun,
+            latest: None,
+            is_outdated: false,
+            was_direct: is_direct,
             asked: is_direct.then(|| otherwise.clone()),
             after_box,
             first_notes,
@@ -339,39 +341,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
-        Error::unless_equal("the new operator", stencil.shape(), self.turns().once(self.stencil.shape()))?;
-        let around = stencil.around(self.turns())?;
-        let stencil = &*around;
-        self.stencil.check_update(stencil)?;
-        if !stencil.is_symmetric() && self.options.method == Method::Cg {
-            return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
-        }
-        // An error keeps the old factors.
-        let mut is_left = false;
-        if self.options.method == Method::Direct
-            && let Err(error) = self.updates.iter().try_for_each(|update| update(stencil))
-        {
-            if self.asked.is_none() {
-                return Err(error);
-            }
-            is_left = true;
-        }
-        if self.options.method != Method::Direct || is_left {
-            stencil.check_iterated()?;
-        }
-        self.stencil = stencil.clone();
-        let was_current = std::mem::replace(&mut self.is_current, false);
-        let has_changed = self.backend.update(&*self.operator, stencil)?;
-        let is_renewed = has_changed || !was_current || self.options.method == Method::Direct;
-        if is_renewed {
-            self.renew(stencil, is_left)?;
-        }
-        self.is_current = true;
-        for other in &mut self.beside {
-            other.stencil = self.stencil.clone();
-            other.is_current &= !is_renewed;
-        }
-        Ok(())
+        System::update(self, stencil)
     }
 
     fn balance(&mut self) -> Result<Balance> {
@@ -411,7 +381,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    fn solve_here(
+    pub(super) fn solve_here(
         &mut self,
         rhs: Source<'_>,
         mut u: Target<'_>,
@@ -446,8 +416,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             find_not_finite("the first guess", first)?;
         }
         let rounds = u.is_single() && self.options.judge == Judge::Array;
+        self.replaceable.is_old = self.latest.is_some() && self.queue == 0 && self.options.norm != Norm::Initial;
         let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
         let clock = Instant::now();
+        if std::mem::take(&mut self.is_outdated) {
+            return self.go_on_anew(rhs, u, outcome, observer);
+        }
+        self.latest = None;
         outcome.is_returned &= self.queue == 0 || is_final(&outcome);
         if outcome.is_returned {
             download(&self.backend, &self.callers, &self.u, &mut u)?;
@@ -455,39 +430,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         outcome.timing.upload = upload;
         outcome.timing.download = clock.elapsed().as_secs_f64();
         Ok(outcome)
-    }
-
-    /// Makes everything anew that depends on the coefficients, the operator excepted; `is_left` tells whether the direct solver cannot
-    /// solve with them.
-    fn renew(&mut self, stencil: &S, is_left: bool) -> Result<()> {
-        let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
-        let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
-        let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
-        // A box that is only tried is not required any more.
-        let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
-        let is_boxless = updated.is_err() && self.after_box.is_some();
-        if !is_boxless {
-            updated?;
-        }
-        let was_floating = self.is_floating();
-        match &mut self.null_space {
-            Some(space) if stencil.check_iterated().is_ok() => space.update()?,
-            space => *space = null_space(&self.capabilities, stencil)?,
-        }
-        if is_left {
-            return self.leave_direct();
-        }
-        if let Some(after) = self.after_box.take_if(|_| is_boxless) {
-            return self.replace(after.options);
-        }
-        if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
-            // The relaxation depends on it.
-            return self.replace(self.options.clone());
-        }
-        if let Some((symmetric, _)) = &mut self.symmetric {
-            symmetric.update()?;
-        }
-        self.iteration.update()
     }
 
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {

@@ -43,7 +43,7 @@ pub(super) const SCALARS: [Scalar; 4] = [Scalar::new(0), Scalar::new(1), Scalar:
 
 /// Returns smoothers, over-relaxed and not, either colour first.
 pub(super) fn relaxations() -> [Relaxation; 6] {
-    let make = |smoother, rho, first| Relaxation { smoother, rho, first };
+    let make = |smoother, rho, first| Relaxation { smoother, rho, first, returns: false };
     [
         make(Smoother::LineRedBlack, 1.0, Colour::Red),
         make(Smoother::LineRedBlack, 1.0, Colour::Black),
@@ -53,6 +53,10 @@ pub(super) fn relaxations() -> [Relaxation; 6] {
         make(Smoother::LineJacobi, 1.0, Colour::Red),
     ]
 }
+
+/// Black, red and black columns, as on the finest grid of a symmetric cycle.
+pub(super) const RETURNING: Relaxation =
+    Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Black, returns: true };
 
 /// A kind of stencil with samples to check.
 pub(super) trait Sample: SevenPoint {

@@ -224,7 +224,7 @@ fn sweeps_of_lines() -> [Relaxation; 4] {
         (LineRedBlack, 0.8, Colour::Red),
         (LineJacobi, 0.4, Colour::Red),
     ]
-    .map(|(smoother, rho, first)| Relaxation { smoother, rho, first })
+    .map(|(smoother, rho, first)| Relaxation { smoother, rho, first, returns: false })
 }
 
 /// Checks one sweep in either order, from zero and from a guess.

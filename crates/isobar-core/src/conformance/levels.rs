@@ -1,8 +1,8 @@
 //! Transfers between levels, and the steps that fuse them with sweeps.
 
 use super::fixture::{
-    Levels, SCALARS, Sample, both, compare, compare_at_scale, fetch, for_each_two_levels, has_same_weights, ok, own,
-    poison, random_pair, relaxations, shapes, tolerance,
+    Levels, RETURNING, SCALARS, Sample, both, compare, compare_at_scale, fetch, for_each_two_levels, has_same_weights,
+    ok, own, poison, random_pair, relaxations, shapes, tolerance,
 };
 use super::point_levels::Level;
 use crate::operator::MixedTop;
@@ -48,7 +48,8 @@ where
         let (shape, name, scales) = (levels.fine.shape(), levels.fine.name.clone(), [1.0, RESIDUAL_SCALE]);
         let (on_fine, fine) = (tested.fine(), reference.fine());
         let level = Level { backend, tested: on_fine, reference: fine, shape, name, scratch: shape, scales };
-        level.fused_transfers(tested, reference, relaxations());
+        let returning = reference.is_adjoint().then_some(RETURNING);
+        level.fused_transfers(tested, reference, relaxations().into_iter().chain(returning));
     });
 }
 

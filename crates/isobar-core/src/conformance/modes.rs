@@ -70,7 +70,7 @@ pub(super) fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             // The number of modes does not affect several sweeps.
             let all = [(Colour::Red, 2), (Colour::Red, 1), (Colour::Black, 3), (Colour::Red, 7)];
             for &(first, sweeps) in &all[..if count == 1 { 4 } else { 1 }] {
-                let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
+                let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first, returns: false };
                 // All sweeps but the last may be in the modes' precision.
                 let epsilon = if sweeps > 1 { T::EPSILON.max(C::EPSILON) } else { T::EPSILON };
                 let scale = SCALE * epsilon / T::EPSILON;

@@ -44,7 +44,8 @@ fn hierarchy<B: Supports<Diffusion>, T: Real>(
 }
 
 fn relaxations() -> impl Iterator<Item = Relaxation> {
-    let of = |first| [1.0, 1.18].map(|rho| Relaxation { smoother: Smoother::PointRedBlack, rho, first });
+    let of =
+        |first| [1.0, 1.18].map(|rho| Relaxation { smoother: Smoother::PointRedBlack, rho, first, returns: false });
     Colour::BOTH.into_iter().flat_map(of)
 }
 

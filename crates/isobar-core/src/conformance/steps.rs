@@ -1,8 +1,8 @@
 //! Each fused step of an operator against the reference.
 
 use super::fixture::{
-    Pair, SCALARS, Sample, both, compare, for_each_pair, largest, ok, own, poison, random_pair, relaxations, sample,
-    shapes,
+    Pair, RETURNING, SCALARS, Sample, both, compare, for_each_pair, largest, ok, own, poison, random_pair, relaxations,
+    sample, shapes,
 };
 use crate::backend::Sums;
 use crate::operator::Direction;
@@ -124,7 +124,7 @@ pub(super) fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         let hierarchy = ok(pair.backend.hierarchy(&pair.stencil, &pair.operator, Smoother::LineRedBlack, Some(1)));
         let Some(hierarchy) = hierarchy else { panic!("{}: no levels", pair.name) };
         let mut f = pair.vector(14);
-        for relaxation in relaxations() {
+        for relaxation in relaxations().into_iter().chain([RETURNING]) {
             let (mut u, mut s) = (pair.poison(), pair.poison());
             for guess in [Guess::Zero, Guess::Given, Guess::Given] {
                 both!(pair.reference, hierarchy.levels[0] => |on, f, u, s| {

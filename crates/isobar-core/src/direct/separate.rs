@@ -327,7 +327,9 @@ impl Separable {
             (0..mass.len()).map(of).collect()
         };
         let profiles = [profile(0), profile(1)];
-        let small = NEGLIGIBLE * strongest(&lines.couplings);
+        // A shift of all layers is one, however small: it alone determines the constant. Rounding has both signs.
+        let is_given = layer.iter().all(|&tie| tie > 0.0);
+        let small = if is_given { 0.0 } else { NEGLIGIBLE * strongest(&lines.couplings) };
         let layer: Vec<f64> = layer.into_iter().map(|tie| if tie.abs() <= small { 0.0 } else { tie }).collect();
         // The couplings determine how much of a shift is rounding.
         let scale = |which: usize, n: usize, k: usize| {

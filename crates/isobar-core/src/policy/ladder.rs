@@ -7,6 +7,8 @@ use crate::real::Precision;
 /// The continuation after an iteration that ended without the true residual that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Next {
+    /// The solver that is chosen for these coefficients, after one for former ones.
+    ChooseAgain,
     /// Multigrid after the nearest box.
     LeaveBox,
     /// The preconditioner in reserve after cycles that relax points: [`after_points`].
@@ -32,6 +34,8 @@ pub(crate) enum Next {
 pub(crate) struct State {
     /// Whether the true residual is finite.
     pub(crate) is_finite: bool,
+    /// Whether coefficients have changed since the choice, which may be made anew.
+    pub(crate) is_old: bool,
     /// Whether the nearest box is tried.
     pub(crate) tries_box: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
@@ -52,6 +56,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     let has_failed = matches!(stop, Some(Stop::Breakdown | Stop::Diverged));
     let is_weak = is_slow || has_failed || stop == Some(Stop::Stagnated);
     match state {
+        State { is_finite: true, is_old: true, .. } if is_slow => Next::ChooseAgain,
         State { is_finite: true, tries_box: true, .. } if is_weak => Next::LeaveBox,
         State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::LeavePoints,
         State { is_finite: true, is_simple: true, .. } if is_slow || has_failed => Next::LeaveSimple,
@@ -122,6 +127,7 @@ mod tests {
     fn replacements_have_an_order() {
         let none = State {
             is_finite: true,
+            is_old: false,
             tries_box: false,
             is_replaceable: false,
             is_simple: false,
@@ -136,6 +142,8 @@ mod tests {
         assert_eq!([next(None, deflates), next(Some(Stop::Diverged), deflates)], [Next::Deflate, Next::LeaveSingle]);
         let points = State { is_replaceable: true, ..single };
         let boxed = State { tries_box: true, ..points };
+        let old = State { is_old: true, ..boxed };
+        assert_eq!([next(None, old), next(Some(Stop::Breakdown), old)], [Next::ChooseAgain, Next::LeaveBox]);
         let broken = Some(Stop::Breakdown);
         for stop in [None, broken, Some(Stop::Diverged)] {
             let all = [boxed, points, single].map(|state| next(stop, state));

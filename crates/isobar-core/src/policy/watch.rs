@@ -29,6 +29,12 @@ const PROBE_SIMPLE: usize = 15;
 /// and its setup as long as ten.
 const SLOW_SIMPLE: f64 = 25.0;
 
+/// Iterations in which a solver chosen for other coefficients must show its pace, and keep it from then on, so that the choice is not examined
+/// again.
+const PROBE_OLD: usize = 10;
+/// The pace is too slow where the tolerance would take this many iterations: a solver for these coefficients is made in the time of ten.
+const SLOW_OLD: f64 = 20.0;
+
 /// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
 const PROBE_BOX: usize = 8;
 /// …and at least this part of those that it may take, because residuals of conjugate gradients rise before they fall.
@@ -60,6 +66,8 @@ pub(crate) struct Replaceable {
     pub(crate) is_automatic: bool,
     /// The preconditioner of time steps was left open, and multigrid may replace the simple one that suits most.
     pub(crate) is_simple: bool,
+    /// Coefficients have changed since the choice, which may be made anew.
+    pub(crate) is_old: bool,
     /// Conjugate gradients with multigrid may be deflated by large bodies, which has not been tried.
     pub(crate) may_deflate: bool,
 }
@@ -70,7 +78,7 @@ impl Replaceable {
     pub(crate) fn of(asked: &SolverOptions, [open, otherwise]: [&SolverOptions; 2], is_points: bool) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
         let is_simple = is_open(open) && !is_open(otherwise);
-        Self { is_points, is_automatic: is_open(asked), is_simple, may_deflate: true }
+        Self { is_points, is_automatic: is_open(asked), is_simple, is_old: false, may_deflate: true }
     }
 
     /// Returns whether the iteration of these resolved options may be deflated.
@@ -86,6 +94,9 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Optio
     let for_tolerance =
         |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };
     let is_preconditioned = !options.method.is_stationary();
+    if by.is_old && is_preconditioned {
+        return Some(for_tolerance(PROBE_OLD, SLOW_OLD, true));
+    }
     if let Some(most) = box_iterations {
         return Some(for_tolerance(PROBE_BOX.max((PART_PROBED * most) as usize), most, true));
     }

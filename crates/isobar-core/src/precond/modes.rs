@@ -77,7 +77,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         r: &B::Vector<T>,
         z: &mut B::Vector<T>,
     ) -> Result<()> {
-        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
+        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first, returns: false };
         (0..sweeps).try_for_each(|n| {
             let guess = if n == 0 { guess } else { Guess::Given };
             self.transfer.fine().smooth(Sweep::new(relaxation, guess, r, z, &mut self.scratch))

@@ -47,11 +47,12 @@ impl Recipe {
         let lines = MultigridOptions { smoother: Smoother::LineRedBlack, relaxation: None, ..options.clone() };
         let of_level = |(n, level): (usize, &Arc<dyn LineSmoother<B, T>>)| {
             let colours = level.colours();
-            match hierarchy.by_points {
+            let recipe = match hierarchy.by_points {
                 0 => Self::new(options, colours, is_symmetric(&hierarchy.transfers)),
                 count if n < count => Self::new(&points, colours, is_symmetric(by_points)),
                 _ => Self::new(&lines, colours, is_symmetric(by_lines)),
-            }
+            };
+            if n == 0 && !hierarchy.transfers.is_empty() { recipe.returning() } else { recipe }
         };
         hierarchy.levels.iter().enumerate().map(of_level).collect()
     }
@@ -61,7 +62,7 @@ impl Recipe {
         // This bounds the eigenvalues of M⁻¹A.
         let largest = colours as f64;
         let mut rho = options.relaxation();
-        let sweep = |smoother, rho| Relaxation { smoother, rho, first: Colour::Red };
+        let sweep = |smoother, rho| Relaxation { smoother, rho, first: Colour::Red, returns: false };
         if options.smoother == Smoother::Chebyshev {
             let sweeps = chebyshev(largest).map(|factor| sweep(Smoother::LineJacobi, rho * factor));
             return Self {
@@ -82,13 +83,26 @@ impl Recipe {
         let coarse = (0..coarse_sweeps).map(|n| if n % 2 == 0 { single } else { post_sweep }).collect();
         Self { pre: vec![single; pre], post: vec![post_sweep; post], coarse, single }
     }
+
+    /// Returns the recipe of a finest level, with black, red and black columns instead of red–black before a coarse correction and black–red
+    /// after it; see [`Relaxation::returns`].
+    fn returning(self) -> Self {
+        match (&self.pre[..], &self.post[..]) {
+            ([pre], [post]) if pre.smoother == Smoother::LineRedBlack && pre.first != post.first => {
+                let sweep = Relaxation { returns: true, ..*post };
+                Self { pre: vec![sweep], post: vec![sweep], single: sweep, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// Returns whether sweeps reverse the order of others, as the second half of a symmetric cycle does.
 pub(super) fn mirrors(there: &[Relaxation], back: &[Relaxation]) -> bool {
     // Sweeps of Jacobi's kind are polynomials in M⁻¹A, which commute.
     let commutes = there.iter().chain(back).all(|sweep| sweep.smoother == Smoother::LineJacobi);
-    there.len() == back.len() && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.first != b.first))
+    there.len() == back.len()
+        && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.last() == b.first && a.returns == b.returns))
 }
 
 /// Returns ρ of the sweeps that together are Chebyshev's polynomial, the least on [λ/4, λ] of those that are 1 at 0: the inverses of

@@ -225,7 +225,7 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
             self.relax_points_by_colour(relaxation, f, u);
             return Ok(());
         }
-        for colour in [relaxation.first, relaxation.first.other()] {
+        for colour in relaxation.colours() {
             let colour = self.layout.local(colour);
             for_each_column(&self.layout, |[i, j], values, ratios| {
                 if Colour::of(i, j) != colour {
@@ -258,8 +258,8 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Computes u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or in the opposite order.
     fn relax_points_by_colour(&self, relaxation: Relaxation, f: &Vector<T>, u: &mut Vector<T>) {
         let (state, rho) = (self.state(), T::from_f64(relaxation.rho));
-        let first = self.layout.local(relaxation.first) as usize;
-        for colour in [first, 1 - first] {
+        for colour in relaxation.colours() {
+            let colour = self.layout.local(colour) as usize;
             // Cells of one colour lie in columns of both, alternating by layer.
             for at @ [i, j, k] in self.layout.shape().places().filter(|at| at.iter().sum::<usize>() % 2 == colour) {
                 let change = get(f)(at) - row(&state.rows, at, get(u));

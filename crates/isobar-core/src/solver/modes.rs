@@ -15,7 +15,8 @@ use crate::{Backend, Colour, Real, Result, Scalar};
 const NORM: Scalar = Scalar::new(0);
 
 /// The relaxation of lines once the low modes are right.
-pub(crate) const RELAXATION: Relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
+pub(crate) const RELAXATION: Relaxation =
+    Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red, returns: false };
 
 /// The iteration by vertical modes: low modes from their two-dimensional problems, all others by line relaxation, until ‖f − A u‖
 /// is small enough:

@@ -102,7 +102,8 @@ impl Diffusion {
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
         let crossing = self.crossing().most();
-        let hardness = Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), crossing };
+        let contrast = self.contrast();
+        let hardness = Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), contrast, crossing };
         if is_line || !hardness.may_try_box() {
             return None;
         }
@@ -120,13 +121,18 @@ impl Diffusion {
     fn measured(&self, is_hybrid: bool) -> Option<Measures> {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
         let (stiffness, spreads) = (self.stiffness(), self.spreads());
-        let contrast = spreads.iter().map(|field| field.contrast()).fold(1.0, f64::max);
+        let contrast = self.contrast();
         let most = axes.iter().map(|&(field, factor)| factor * spreads[field].most).fold(0.0, f64::max);
         let has_closed = self.has_closed();
         let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, has_closed, fields.len(), is_hybrid);
         let jump = if needs_jump { self.largest_jump() } else { contrast };
         let crosses = self.crossing().is_strong();
         Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len(), crosses })
+    }
+
+    /// Returns the largest coefficient of open cells over the smallest, of one field.
+    fn contrast(&self) -> f64 {
+        self.spreads().iter().map(|field| field.contrast()).fold(1.0, f64::max)
     }
 
     fn has_closed(&self) -> bool {

@@ -117,6 +117,22 @@ fn strong_stretching_keeps_all_digits() {
     }
 }
 
+/// A reaction of 10⁻¹⁷ of the couplings, uniform and not, alone determines the constant.
+#[test]
+fn a_small_reaction_determines_the_constant() {
+    for layers in [[1.0; 6], [1.0, 2.0, 0.5, 1.0, 3.0, 1.0]] {
+        let widths = [10, 8, 6].map(|n| vec![1.0; n]);
+        let case = Case { reaction: Some(layers.map(|c| 1e-17 * c).to_vec()), ..Case::plain(widths, [SIDES[0]; 3]) };
+        let (stencil, shape) = (case.stencil(), case.shape());
+        let mut system = System::new(&Reference, &stencil, &options(1e-8)).unwrap();
+        let b = vec![1.0; shape.cells()];
+        let (_, u) = solve_by(&mut system, shape, &b);
+        let total: f64 = layers.iter().map(|c| 80.0 * 1e-17 * c).sum();
+        let expected = 480.0 / total;
+        assert!(u.iter().all(|u| (u / expected - 1.0).abs() < 1e-12), "{} {expected}", u[0]);
+    }
+}
+
 /// The Helmholtz equation of waves, −Δu − k² u = f, also with vanishing pivots (cells of width 1), and methods that do not suit
 /// it.
 #[test]
@@ -336,7 +352,7 @@ fn the_choice_tries_the_nearest_box_where_widths_grow_in_two_directions() {
         &SolverOptions { tolerance: 1e-8, norm: Norm::Rhs, ..cg(Preconditioner::Multigrid) },
         &b,
     );
-    assert!(outcome.iterations > 80, "{outcome:?}");
+    assert!(outcome.iterations > 65, "{outcome:?}");
 }
 
 /// An open choice is a direct solve where possible, and changes with new coefficients.
@@ -357,7 +373,7 @@ fn the_choice_takes_it_and_leaves_it() {
     let options = SolverOptions { tolerance: 1e-10, norm: Norm::Rhs, ..SolverOptions::default() };
     let (shape, b) = (Stencil::shape(&first), noise(Stencil::shape(&first), false));
     let mut system = System::new(&Reference, &first, &options).unwrap();
-    for (stencil, method) in [(&first, "direct"), (&second, "direct"), (&rough, "cg"), (&first, "cg")] {
+    for (stencil, method) in [(&first, "direct"), (&second, "direct"), (&rough, "cg"), (&first, "direct")] {
         system.update(stencil).unwrap();
         let (outcome, u) = solve_by(&mut system, shape, &b);
         let (found, notes) = (&system.description().method, &system.description().notes);
@@ -372,4 +388,49 @@ fn the_choice_takes_it_and_leaves_it() {
     let masked = Diffusion::new(shape, masked, None, first.sides()).unwrap();
     let system = System::new(&Reference, &masked, &options).unwrap();
     assert_eq!(system.description().method, "cg");
+}
+
+/// A solver whose coefficients change is as fast as a new one: on a stretched plane with a bubble that comes and goes it becomes upright, and direct
+/// again.
+#[test]
+fn updates_change_the_choice() {
+    let shape = Shape::new(40, 40, 1);
+    let widths = widths(40, 60.0);
+    let problem = |is_bubble: bool| {
+        let inside = |[i, j, _]: [usize; 3]| (i as f64 - 20.0).hypot(j as f64 - 15.0) < 7.0;
+        let kappa = |n: usize| if is_bubble && inside(shape.place(n)) { 1e3 } else { 1.0 };
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic((0..shape.cells()).map(kappa).collect()));
+        problem.spacing = [Spacing::Given(widths.clone()), Spacing::Given(widths.clone()), Spacing::Uniform(1.0)];
+        problem.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]];
+        problem.stencil().unwrap()
+    };
+    let options = SolverOptions { tolerance: 1e-8, norm: Norm::Rhs, ..SolverOptions::default() };
+    let new = |stencil: &Diffusion| System::new(&Reference, stencil, &options).unwrap();
+    let b: Vec<f64> = (0..shape.cells()).map(|n| random(2, n)).collect();
+    let (plain, bubble) = (problem(false), problem(true));
+    let mut system = new(&plain);
+    for stencil in [&plain, &bubble, &plain, &bubble] {
+        system.update(stencil).unwrap();
+        let mut other = new(stencil);
+        let (found, u) = solve_by(&mut system, shape, &b);
+        let (expected, wanted) = solve_by(&mut other, shape, &b);
+        assert_eq!((found.iterations, &u), (expected.iterations, &wanted));
+        assert_eq!(system.description().method, other.description().method);
+    }
+    // From one iteration to another it changes once a solve is slow.
+    let rough = {
+        let Coefficients::Cells { fields, axes } = plain.coefficients() else { unreachable!() };
+        let rough = |field: &[f64]| field.iter().enumerate().map(|(n, h)| h * (1.5 + random(7, n))).collect();
+        let fields = fields.iter().map(|field| rough(field)).collect();
+        Diffusion::new(shape, Coefficients::Cells { fields, axes: *axes }, None, plain.sides()).unwrap()
+    };
+    let mut system = new(&rough);
+    for _ in 0..2 {
+        system.update(&bubble).unwrap();
+        let (found, u) = solve_by(&mut system, shape, &b);
+        assert!(found.converged() && residual(&bubble, &b, &u) <= 1.01e-8, "{found:?}");
+    }
+    let (found, _) = solve_by(&mut system, shape, &b);
+    let (expected, _) = solve_by(&mut new(&bubble), shape, &b);
+    assert!(found.iterations <= expected.iterations + 1, "{} {}", found.iterations, expected.iterations);
 }

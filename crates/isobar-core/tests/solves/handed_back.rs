@@ -267,6 +267,27 @@ fn a_first_guess_far_away_is_no_divergence() {
     }
 }
 
+/// A first guess that leaves more than the right-hand side is not used: a former solution, where coefficients of a large contrast have moved.
+#[test]
+fn a_first_guess_worse_than_zero_is_left_out() {
+    let shape = Shape::new(12, 10, 4);
+    let stencil = rock(shape, 6.0, [FIXED, CLOSED, CLOSED]);
+    let b = noise(shape.cells(), 1);
+    let options = SolverOptions { norm: Norm::Rhs, tolerance: 1e-8, ..SolverOptions::default() };
+    let mut system = System::new(&Reference, &stencil, &options).unwrap();
+    let (cold, u) = solve(&mut system, shape, &b, None, false);
+    let far: Vec<f64> = u.iter().zip(noise(shape.cells(), 2)).map(|(u, noise)| u + 1e3 * noise).collect();
+    let near: Vec<f64> = u.iter().map(|u| 0.999 * u).collect();
+    let (from_far, found) = solve(&mut system, shape, &b, Some(&far), false);
+    assert_eq!((from_far.iterations, &found), (cold.iterations, &u));
+    assert!(from_far.notes.iter().any(|note| note.contains("began from 0")), "{from_far:?}");
+    let (from_near, _) = solve(&mut system, shape, &b, Some(&near), false);
+    assert!(
+        from_near.converged() && from_near.iterations < cold.iterations && from_near.notes.is_empty(),
+        "{from_near:?}"
+    );
+}
+
 /// With an erratic residual the best iterate is returned, or one as good within the factor that detects a rise.
 #[test]
 fn krylov_methods_return_the_best_iterate() {

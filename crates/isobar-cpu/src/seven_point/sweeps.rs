@@ -12,7 +12,7 @@ use crate::{Cpu, Shared, Vector, blas};
 /// The most sweeps in one pass.
 pub(crate) const MOST_SWEEPS: usize = 3;
 /// The most stages of a pass: half sweeps, one before and one after.
-const MAX_STAGES: usize = 2 * MOST_SWEEPS + 2;
+const MAX_STAGES: usize = 3 * MOST_SWEEPS + 2;
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Returns whether a sweep leaves no residual on its last colour, and reads no old values of the other: red–black without
@@ -28,10 +28,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     /// Returns the colours whose residual does not vanish after a sweep.
     pub(crate) fn unsolved(&self, relaxation: Relaxation) -> &'static [Colour] {
-        match self.first(relaxation) {
+        match self.geometry().layout.local(relaxation.last()) {
             _ if !self.solves_lines(relaxation) => &Colour::BOTH,
-            Colour::Red => &[Colour::Red],
-            Colour::Black => &[Colour::Black],
+            Colour::Red => &[Colour::Black],
+            Colour::Black => &[Colour::Red],
         }
     }
 
@@ -185,19 +185,33 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let mut stages: [Stage<'_, T>; MAX_STAGES] = [&first; MAX_STAGES];
         let mut count = 0;
         let again = |j: usize, space: &mut ChunkSpace<T>| relax(j, colour, space);
-        let halves = (0..sweeps).flat_map(|n| [if n == 0 { &first as Stage<'_, T> } else { &again }, &second]);
+        let third = relaxation.returns.then_some(&again as Stage<'_, T>);
+        let halves = (0..sweeps)
+            .flat_map(|n| [if n == 0 { &first as Stage<'_, T> } else { &again }, &second].into_iter().chain(third));
         for stage in before.into_iter().chain(halves).chain(after) {
             stages[count] = stage;
             count += 1;
         }
-        // Half sweeps read the other colour's halo, which they do not write; a colour of cells has columns of both colours.
+        // Half sweeps read the other colour's halo, which they do not write, and the step after them the last one's; a colour of cells has columns
+        // of both colours.
         let first_half = usize::from(before.is_some());
         let [first, second]: [&[Colour]; 2] = match relaxation.first {
             _ if is_by_points => [&Colour::BOTH; 2],
             Colour::Red => [&[Colour::Red], &[Colour::Black]],
             Colour::Black => [&[Colour::Black], &[Colour::Red]],
         };
-        let read = |s: usize| if (s - first_half).is_multiple_of(2) { second } else { first };
+        let halves = 2 + usize::from(relaxation.returns);
+        let read = |s: usize| match s - first_half {
+            n if n == sweeps * halves => {
+                if relaxation.returns {
+                    first
+                } else {
+                    second
+                }
+            }
+            n if n % halves == 1 => first,
+            _ => second,
+        };
         let from_start = before.is_none() && guess == Guess::Given;
         self.pass_on_part(workspace, &stages[..count], from_start, |s, inside| {
             self.cpu().fill_while(filled, read(s), inside)

@@ -232,11 +232,11 @@ impl<K: Kernels> SevenPoint<K> {
 
     /// Returns the properties of the residual after a sweep.
     pub(crate) fn left_by(&self, relaxation: Relaxation, guess: Guess) -> Residual {
-        let ends_with_black = self.overwrites(relaxation) && self.layout_of().local(relaxation.first) == Colour::Red;
+        let ends_with_black = self.overwrites(relaxation) && self.layout_of().local(relaxation.last()) == Colour::Black;
         match guess {
             _ if !ends_with_black => Residual::Any,
-            Guess::Zero => Residual::Coupled,
-            Guess::Given => Residual::Red,
+            Guess::Zero if !relaxation.returns => Residual::Coupled,
+            _ => Residual::Red,
         }
     }
 

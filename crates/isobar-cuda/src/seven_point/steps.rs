@@ -135,7 +135,7 @@ impl<K: Kernels> LineSolver<Cuda, K::Real> for SevenPoint<K> {
 impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
     fn smooth(&self, sweep: Sweep<'_, Vector<K::Real>>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
-        let Relaxation { smoother, rho, first } = relaxation;
+        let Relaxation { smoother, rho, first, .. } = relaxation;
         if smoother == Smoother::PointRedBlack {
             let first = self.layout_of().local(first);
             return self.kernels.sweep_cells(rho, first, guess, f, u);
@@ -153,10 +153,14 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
             Guess::Zero if !self.overwrites(relaxation) => self.kernels.cuda().clear(u)?,
             Guess::Zero => {}
         }
-        let local = self.layout_of().local(first);
-        self.kernels.sweep(rho, local, guess, f, u, scratch)?;
-        self.kernels.cuda().fill(u, &[first])?;
-        self.kernels.sweep(rho, local.other(), Guess::Given, f, u, scratch)
+        for (n, colour) in relaxation.colours().enumerate() {
+            if n > 0 {
+                self.kernels.cuda().fill(u, &[colour.other()])?;
+            }
+            let guess = if n == 0 { guess } else { Guess::Given };
+            self.kernels.sweep(rho, self.layout_of().local(colour), guess, f, u, scratch)?;
+        }
+        Ok(())
     }
 
     fn needs_scratch(&self, smoother: Smoother) -> bool {

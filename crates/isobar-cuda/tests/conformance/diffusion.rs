@@ -47,7 +47,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     all.push(fetch(backend, &q, shape));
     let hierarchy = backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(2)).unwrap().unwrap();
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
-        let relaxation = Relaxation { smoother, rho: 0.9, first: Colour::Red };
+        let relaxation = Relaxation { smoother, rho: 0.9, first: Colour::Red, returns: false };
         hierarchy.levels[0].smooth(Sweep::new(relaxation, Guess::Given, &z, &mut p, &mut u)).unwrap();
         all.push(fetch(backend, &p, shape));
     }

@@ -41,7 +41,7 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
     let x = vector(backend, &modal, &noise(modal.shape().cells(), 2));
     let mut g = backend.zeros::<f32>(&modal).unwrap();
     let mut scalars = backend.scalars().unwrap();
-    let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
+    let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first, returns: false };
     modes.transfer.project_rhs(&f, &mut g, &mut u, NORM.of(&mut scalars)).unwrap();
     [Guess::Zero, Guess::Given]
         .map(|guess| {

@@ -1,0 +1,196 @@
+//! New coefficients: what is made of them is updated, or the whole solver is made anew where the choice for them is another one.
+
+use std::sync::Arc;
+
+use super::arrays::download;
+use super::system::{System, null_space};
+use crate::direct::Separable;
+use crate::error::{Error, Result};
+use crate::operator::Guess;
+use crate::options::{Method, SolverOptions};
+use crate::outcome::Outcome;
+use crate::policy::begin::{Beginning, Direct, begin};
+use crate::solver::Observer;
+use crate::solver::monitor::Progress;
+use crate::stencil::{Stencil, Supports, Update};
+use crate::{Source, Target};
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Chooses the method for a matrix on the solver's grid, its own preconditioner or that of the options.
+    pub(super) fn beginning(
+        backend: &B,
+        stencil: &S,
+        operator: &Arc<B::Operator<f64>>,
+        [open, options]: [&SolverOptions; 2],
+        [is_own, is_set_up]: [bool; 2],
+    ) -> Result<Beginning<Separable>> {
+        let direct = Direct {
+            is_possible: backend.has_direct(),
+            is_divided: backend.device().ranks > 1,
+            // Of an indefinite matrix on a GPU even a copy on the host is worth while: nothing else solves it.
+            factors: || match stencil.chooses_direct() {
+                None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
+                found => found.filter(|factors| backend.direct_pays(factors)),
+            },
+            // Lines of a plane upright take a dozen iterations.
+            nearest: || {
+                let tried = (!is_set_up).then(|| stencil.tries_box()).flatten();
+                tried.filter(|tried| backend.direct_pays(&tried.factors))
+            },
+        };
+        begin([open, options], is_own, direct, || backend.choice(stencil, operator, options))
+    }
+
+    /// Changes the coefficients; see [`Solve::update`](super::Solve::update).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn update(&mut self, stencil: &S) -> Result<()> {
+        Error::unless_equal("the new operator", stencil.shape(), self.turns().once(self.stencil.shape()))?;
+        let callers = stencil;
+        let around = stencil.around(self.turns())?;
+        let stencil = &*around;
+        self.stencil.check_update(stencil)?;
+        if !stencil.is_symmetric() && self.options.method == Method::Cg {
+            return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
+        }
+        // An error keeps the old factors.
+        let mut is_left = false;
+        if self.options.method == Method::Direct
+            && let Err(error) = self.updates.iter().try_for_each(|update| update(stencil))
+        {
+            if self.asked.is_none() {
+                return Err(error);
+            }
+            is_left = true;
+        }
+        if self.options.method != Method::Direct || is_left {
+            stencil.check_iterated()?;
+        }
+        if (is_left || self.returns_to_direct(stencil)) && self.make_anew(callers)? {
+            return Ok(());
+        }
+        self.stencil = stencil.clone();
+        let was_current = std::mem::replace(&mut self.is_current, false);
+        let has_changed = self.backend.update(&*self.operator, stencil)?;
+        let is_renewed = has_changed || !was_current || self.options.method == Method::Direct;
+        if is_renewed {
+            self.renew(stencil, is_left)?;
+            self.latest = self.given.is_some().then(|| callers.clone());
+        }
+        self.is_current = true;
+        for other in &mut self.beside {
+            other.stencil = self.stencil.clone();
+            other.is_current &= !is_renewed;
+        }
+        Ok(())
+    }
+
+    /// Makes everything anew that depends on the coefficients, the operator excepted; `is_left` tells whether the direct solver cannot
+    /// solve with them.
+    fn renew(&mut self, stencil: &S, is_left: bool) -> Result<()> {
+        let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
+        let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
+        let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
+        // A box that is only tried is not required any more.
+        let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
+        let is_boxless = updated.is_err() && self.after_box.is_some();
+        if !is_boxless {
+            updated?;
+        }
+        let was_floating = self.is_floating();
+        match &mut self.null_space {
+            Some(space) if stencil.check_iterated().is_ok() => space.update()?,
+            space => *space = null_space(&self.capabilities, stencil)?,
+        }
+        if is_left {
+            return self.leave_direct();
+        }
+        if let Some(after) = self.after_box.take_if(|_| is_boxless) {
+            return self.replace(after.options);
+        }
+        if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
+            // The relaxation depends on it.
+            return self.replace(self.options.clone());
+        }
+        if let Some((symmetric, _)) = &mut self.symmetric {
+            symmetric.update()?;
+        }
+        self.iteration.update()
+    }
+
+    /// Returns whether a solver that was direct once may be so again.
+    fn returns_to_direct(&self, stencil: &S) -> bool {
+        let is_open = self.given.as_ref().is_some_and(SolverOptions::leaves_all_open);
+        let has_left = self.was_direct && self.options.method != Method::Direct;
+        has_left && is_open && stencil.chooses_direct().is_some_and(|factors| self.backend.direct_pays(&factors))
+    }
+
+    /// Makes everything anew for other coefficients, as [`System::new`] does. Returns false where options do not allow that, or memory does not
+    /// suffice for both.
+    fn make_anew(&mut self, stencil: &S) -> Result<bool> {
+        let Some(options) = self.options_given() else { return Ok(false) };
+        let is_alone = self.backend.device().ranks == 1;
+        let was_direct = self.was_direct;
+        match Self::new(&self.backend, stencil, &options) {
+            Ok(made) => *self = Self { was_direct: was_direct || made.was_direct, bounds: self.bounds, ..made },
+            Err(Error::OutOfMemory { .. }) if is_alone => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Returns the options that it was made with, and those that were changed since.
+    fn options_given(&self) -> Option<SolverOptions> {
+        let SolverOptions { tolerance, compatibility, .. } = self.options;
+        self.given.clone().map(|given| SolverOptions { tolerance, compatibility, ..given })
+    }
+
+    /// Returns whether another solver would be made for the latest coefficients than for those that this one was made for.
+    pub(super) fn is_chosen_otherwise(&self) -> Result<bool> {
+        let (Some(callers), Some(options)) = (&self.latest, self.options_given()) else { return Ok(false) };
+        let turns = self.backend.turns(callers, &options);
+        if turns != self.turns() {
+            return Ok(true);
+        }
+        let is_set_up = turns.sets_up(callers.shape());
+        let found = Self::beginning(&self.backend, &self.stencil, &self.operator, [&options; 2], [false, is_set_up])?;
+        Ok(found.options
+            != SolverOptions {
+                tolerance: options.tolerance,
+                compatibility: options.compatibility,
+                ..self.begun.clone()
+            })
+    }
+
+    /// Continues a solve by a solver made anew for the latest coefficients.
+    pub(super) fn go_on_anew(
+        &mut self,
+        rhs: Source<'_>,
+        mut u: Target<'_>,
+        first: Outcome,
+        observer: &mut Observer<'_>,
+    ) -> Result<Outcome> {
+        download(&self.backend, &self.callers, &self.u, &mut u)?;
+        if let Some(latest) = self.latest.take() {
+            self.make_anew(&latest)?;
+        }
+        let Outcome { iterations, mut history, mut notes, timing, .. } = first;
+        let most = self.options.max_iterations;
+        self.options.max_iterations = most.saturating_sub(iterations);
+        let found = self.solve_here(rhs, u, Guess::Given, &mut |seen| {
+            observer(&Progress { iteration: iterations + seen.iteration, ..*seen })
+        });
+        self.options.max_iterations = most;
+        let mut outcome = found?;
+        notes.push(format!(
+            "the solver for former coefficients was slow up to iteration {iterations}; continued with one for these: {}",
+            self.description.method
+        ));
+        notes.append(&mut outcome.notes);
+        history.extend(outcome.history.iter().skip(1));
+        outcome.timing.upload += timing.upload;
+        outcome.timing.solve += timing.solve;
+        Ok(Outcome { iterations: iterations + outcome.iterations, history, notes, ..outcome })
+    }
+}
