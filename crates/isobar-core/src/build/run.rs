@@ -95,9 +95,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let mut told = Told::default();
         // Where coefficients have moved, a former solution may leave residuals of the contrast. Methods that were asked for begin where they are told.
-        let is_open =
-            self.given.as_ref().is_some_and(|given| given.method == Method::Auto && given.norm != Norm::Initial);
-        if guess == Guess::Given && is_open && rhs > 0.0 && initial > rhs {
+        if guess == Guess::Given && self.chooses() && rhs > 0.0 && initial > rhs {
             told.notes.push(format!(
                 "began from 0 and not from the first guess, whose residual is {:.1e} times the norm of the right-hand side",
                 initial / rhs

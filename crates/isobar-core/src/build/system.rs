@@ -416,7 +416,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             find_not_finite("the first guess", first)?;
         }
         let rounds = u.is_single() && self.options.judge == Judge::Array;
-        self.replaceable.is_old = self.latest.is_some() && self.queue == 0 && self.options.norm != Norm::Initial;
+        self.replaceable.is_old = self.latest.is_some() && self.queue == 0 && self.chooses();
         let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
         let clock = Instant::now();
         if std::mem::take(&mut self.is_outdated) {

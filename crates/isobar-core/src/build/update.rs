@@ -7,7 +7,7 @@ use super::system::{System, null_space};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
-use crate::options::{Method, SolverOptions};
+use crate::options::{Method, Norm, SolverOptions};
 use crate::outcome::Outcome;
 use crate::policy::begin::{Beginning, Direct, begin};
 use crate::solver::Observer;
@@ -117,6 +117,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             symmetric.update()?;
         }
         self.iteration.update()
+    }
+
+    /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.
+    pub(super) fn chooses(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.method == Method::Auto && given.norm != Norm::Initial)
     }
 
     /// Returns whether a solver that was direct once may be so again.

@@ -121,7 +121,8 @@ class Solver:
             Several right-hand sides are stacked along an additional first axis: ``(k, nz, ny, nx)``, or ``(k, ny, nx)`` in two dimensions.
             Each is solved separately, and a `Results` is returned.
         x0
-            The first guess, a number or an array of b's shape; by default 0. It is not changed, unless it is `out`.
+            The first guess, a number or an array of b's shape; by default 0. It is not changed, unless it is `out`. Where the method is chosen
+            automatically, one with a larger residual than b is left out.
         out
             An array for x, which may be `b` or `x0`. By default x is a new array with the library, device and type of b.
         progress
