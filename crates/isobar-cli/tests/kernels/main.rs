@@ -83,8 +83,8 @@ fn runs(folder: &Path) -> Vec<Run> {
         for measures in [EVEN, ROUGH] {
             add(&diffusion, &[&sides], measures);
         }
-        // Tall columns, with cycles in either precision, as they are if a smoother is chosen, and with z exchanged for x.
-        for layers in [256, 512] {
+        // Columns of these heights, with cycles in either precision, as they are if a smoother is chosen, and with z exchanged for x.
+        for layers in [128, 256, 512] {
             for precision in ["f32", "f64"] {
                 for smoother in ["auto", "line-red-black"] {
                     let layers = format!("grid.nz={layers}");

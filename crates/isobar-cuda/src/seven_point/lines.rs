@@ -63,14 +63,16 @@ impl SweepTile {
             return None;
         }
         // Few layers are divided among more threads: on small grids a sweep takes as long as a thread.
-        let depth = match layers {
-            ..=32 => 2,
-            33..=64 => 4,
-            65..=256 => 8,
-            _ => 16,
+        let (lanes, depth) = match layers {
+            ..=32 => (16, 2),
+            33..=64 => (16, 4),
+            // A warp's rows are then whole.
+            65..=128 => (32, 8),
+            129..=256 => (16, 8),
+            _ => (16, 16),
         };
         let chunks = layers.div_ceil(depth);
-        Some(Self { lanes: 16, depth, chunks: chunks.next_multiple_of(2) })
+        Some(Self { lanes, depth, chunks: chunks.next_multiple_of(2) })
     }
 
     /// Returns the threads of a block.
