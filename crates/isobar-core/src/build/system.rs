@@ -54,7 +54,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) given: Option<SolverOptions>,
     /// The options that were chosen when it was made.
     pub(super) begun: SolverOptions,
-    /// The coefficients of the last update, in the caller's order, until a solve has shown whether that choice suits them.
+    /// The coefficients of the last update, in the caller's order, until a solve has shown whether that choice suits them; not those in a caller's
+    /// arrays on a GPU, whose numbers may have changed.
     pub(super) latest: Option<S>,
     /// Whether the choice for the latest coefficients is another one, as a slow solve has found.
     pub(super) is_outdated: bool,

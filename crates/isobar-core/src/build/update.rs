@@ -76,7 +76,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_renewed = has_changed || !was_current || self.options.method == Method::Direct;
         if is_renewed {
             self.renew(stencil, is_left)?;
-            self.latest = self.given.is_some().then(|| callers.clone());
+            self.latest = (self.given.is_some() && callers.keeps_numbers()).then(|| callers.clone());
         }
         self.is_current = true;
         for other in &mut self.beside {

@@ -74,6 +74,10 @@ impl Stencil for Diffusion {
         })
     }
 
+    fn keeps_numbers(&self) -> bool {
+        !matches!(self.coefficients, Coefficients::DeviceCells { .. })
+    }
+
     fn turns(&self) -> Turns {
         Turns::of(self.shape, self.periodic())
     }
@@ -97,7 +101,7 @@ impl Stencil for Diffusion {
     fn around(&self, turns: Turns) -> Result<Cow<'_, Self>> {
         match turns {
             // A caller may have changed the numbers of its arrays since.
-            Turns::ONE if matches!(self.coefficients, Coefficients::DeviceCells { .. }) => {
+            Turns::ONE if !self.keeps_numbers() => {
                 let mut again = self.clone();
                 again.components = self.components.given();
                 Ok(Cow::Owned(again))

@@ -149,6 +149,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Returns whether its numbers cannot change later: they are not in a caller's arrays.
+    fn keeps_numbers(&self) -> bool {
+        true
+    }
+
     /// Fails where `new` differs in more than coefficients, which [`Supports::update`] cannot change.
     ///
     /// # Errors
