@@ -46,6 +46,14 @@ pub enum Error {
         /// Why it does not count as a store written by isobar.
         found: String,
     },
+    /// What is at the place of a series of frames cannot be continued.
+    #[error("{path}: {found}, so this run cannot add its frames; move it away or choose another name")]
+    NotContinuable {
+        /// The series, as the user wrote it.
+        path: PathBuf,
+        /// Why it does not fit.
+        found: String,
+    },
     /// The operating system refused to write.
     #[error("{path}: cannot write: {}", write_remedy(source, folder))]
     Write {

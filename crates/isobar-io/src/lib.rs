@@ -22,7 +22,8 @@
 //! |---|---|
 //! | [`Field`], [`Mesh`], [`Format`] | a field, its grid, the output format |
 //! | [`write`](fn@write) | a field written in the format that a file name's ending gives |
-//! | [`Series`] | a field at several times |
+//! | [`Series`] | a field at several times, begun or continued |
+//! | `listed` | frames in numbered files, and the list of them |
 //! | [`SharedStore`] | a field written by several processes |
 //! | [`checkpoint`](mod@checkpoint) | checkpoints, from which a run continues |
 //! | [`npy`] | NumPy arrays, read and written |
@@ -44,6 +45,7 @@ mod error;
 mod field;
 pub mod hash;
 pub mod image;
+mod listed;
 pub mod npy;
 mod output;
 mod owner;

@@ -1,11 +1,12 @@
 //! Fields at several times.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::listed::Listed;
 use crate::output::check_mesh;
 use crate::zarr::series::Frames;
-use crate::{Error, Field, Format, Mesh, Result, atomic, vtk};
+use crate::{Error, Field, Format, Mesh, Result};
 
 /// Frames of a field, written one after another. They go into one `.zarr` store with a time axis, which is put in place
 /// when it is complete; or, for `NAME.vti`, into `NAME_0000.vti`, `NAME_0001.vti`, … with a `NAME.pvd` that lists
@@ -14,7 +15,7 @@ pub struct Series(Kind);
 
 enum Kind {
     Zarr(Box<Frames>),
-    Vtk { path: PathBuf, format: Format, frames: Vec<(f64, String)> },
+    Listed(Listed),
 }
 
 impl Series {
@@ -23,20 +24,43 @@ impl Series {
     /// # Errors
     /// A format other than `.zarr`, `.vti` and `.vtr`, or one that cannot hold the mesh; a path that cannot be written to.
     pub fn begin(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize) -> Result<Self> {
+        Self::new(path, name, shape, mesh, most, None)
+    }
+
+    /// Begins a series that keeps the frames up to the time `until` of the series at `path`, if there is one. What is there stays unchanged until
+    /// the next frame of numbered files, or until a store is complete.
+    ///
+    /// # Errors
+    /// The errors of [`Series::begin`]; [`Error::NotContinuable`] if what is there is not a series that isobar wrote on this grid.
+    pub fn resume(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize, until: f64) -> Result<Self> {
+        Self::new(path, name, shape, mesh, most, Some(until))
+    }
+
+    fn new(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize, until: Option<f64>) -> Result<Self> {
         check_mesh(path, mesh)?;
-        match Format::from_path(path)? {
-            Format::Zarr => Ok(Self(Kind::Zarr(Box::new(Frames::begin(path, name, shape, mesh, most)?)))),
-            format @ (Format::Vti | Format::Vtr) => {
-                atomic::check(&list(path))?;
-                Ok(Self(Kind::Vtk { path: path.to_path_buf(), format, frames: Vec::new() }))
+        let kind = match (Format::from_path(path)?, until) {
+            (Format::Zarr, None) => Kind::Zarr(Box::new(Frames::begin(path, name, shape, mesh, most)?)),
+            (Format::Zarr, Some(until)) => Kind::Zarr(Box::new(Frames::resume(path, name, shape, mesh, most, until)?)),
+            (format @ (Format::Vti | Format::Vtr), None) => Kind::Listed(Listed::begin(path, format)?),
+            (format @ (Format::Vti | Format::Vtr), Some(until)) => {
+                Kind::Listed(Listed::resume(path, format, shape, mesh, until)?)
             }
-            Format::Npy => Err(Error::NoSeries { path: path.to_path_buf() }),
-        }
+            (Format::Npy, _) => return Err(Error::NoSeries { path: path.to_path_buf() }),
+        };
+        Ok(Self(kind))
     }
 
     /// Returns whether frames can be written to a file of this name.
     pub fn is_possible(path: &Path) -> bool {
         matches!(Format::from_path(path), Ok(Format::Zarr | Format::Vti | Format::Vtr))
+    }
+
+    /// Returns how many frames of an earlier series it keeps, and how many it drops; for a series that was just begun.
+    pub fn kept(&self) -> [usize; 2] {
+        match &self.0 {
+            Kind::Zarr(frames) => frames.kept(),
+            Kind::Listed(frames) => frames.kept(),
+        }
     }
 
     /// Writes a frame.
@@ -47,47 +71,20 @@ impl Series {
         field.validate()?;
         match &mut self.0 {
             Kind::Zarr(frames) => frames.push(time, field),
-            Kind::Vtk { path, format, frames } => {
-                let ending = if *format == Format::Vtr { "vtr" } else { "vti" };
-                let name = format!("{}_{:04}.{ending}", stem(path), frames.len());
-                atomic::write_with(&path.with_file_name(&name), |out| vtk::write(out, field, *format))?;
-                frames.push((time, name));
-                atomic::write_whole(&list(path), collection(frames).as_bytes())
-            }
+            Kind::Listed(frames) => frames.push(time, field),
         }
     }
 
-    /// Completes the series after its last frame.
+    /// Completes the series after its last frame. Numbered files of an earlier series that are no longer listed are removed.
     ///
     /// # Errors
     /// [`Error::Write`]; [`Error::NotReplaceable`] if a store that isobar did not write is in its place.
     pub fn finish(self, attributes: &BTreeMap<String, String>) -> Result<()> {
         match self.0 {
             Kind::Zarr(frames) => frames.finish(attributes),
-            Kind::Vtk { .. } => Ok(()),
+            Kind::Listed(frames) => frames.finish(),
         }
     }
-}
-
-fn stem(path: &Path) -> String {
-    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// The name of the list, `NAME.pvd`.
-fn list(path: &Path) -> PathBuf {
-    path.with_extension("pvd")
-}
-
-/// Formats ParaView's list of files and their times.
-fn collection(frames: &[(f64, String)]) -> String {
-    let mut text =
-        "<?xml version=\"1.0\"?>\n<VTKFile type=\"Collection\" version=\"1.0\" byte_order=\"LittleEndian\">\n<Collection>\n"
-            .to_owned();
-    for (time, name) in frames {
-        let name = vtk::escape(name);
-        text += &format!("<DataSet timestep=\"{time}\" group=\"\" part=\"0\" file=\"{name}\"/>\n");
-    }
-    text + "</Collection>\n</VTKFile>\n"
 }
 
 #[cfg(test)]
@@ -137,5 +134,121 @@ mod tests {
         drop(series);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(Series::begin(&folder.path().join("run.npy"), "u", [1, 2, 3], &mesh, 5).is_err());
+    }
+
+    /// A series of `times` whose values are the times.
+    fn write(path: &Path, mesh: &Mesh, mut series: Series, times: &[f64]) {
+        for &time in times {
+            series.push(time, &Field::new("u", &[time; 6], [1, 2, 3], mesh)).unwrap();
+        }
+        series.finish(&BTreeMap::new()).unwrap();
+        assert!(path.exists() || path.with_extension("pvd").exists());
+    }
+
+    /// All files below a folder with their content.
+    fn content(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .flat_map(|path| {
+                if path.is_dir() {
+                    content(&path)
+                } else {
+                    BTreeMap::from([(path.clone(), std::fs::read(path).unwrap())])
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_series_goes_on_after_the_frames_up_to_a_time() {
+        let mesh = Mesh::unit([3, 2, 1]);
+        for name in ["run.zarr", "run <1>.vti", "run.vtr"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(name);
+            let begin = || Series::begin(&path, "u", [1, 2, 3], &mesh, 9).unwrap();
+            let resume = |until| Series::resume(&path, "u", [1, 2, 3], &mesh, 9, until).unwrap();
+            write(&path, &mesh, begin(), &[0.0, 0.1, 0.2, 0.3, 0.4]);
+            let whole = content(folder.path());
+            // As nothing is there to go on with, or the first frame is later.
+            let series = resume(-1.0);
+            assert_eq!(series.kept(), [0, 5], "{name}");
+            drop(series);
+            assert_eq!(content(folder.path()), whole, "{name}");
+            let series = resume(0.25);
+            assert_eq!(series.kept(), [3, 2], "{name}");
+            write(&path, &mesh, series, &[0.3, 0.4]);
+            assert_eq!(content(folder.path()), whole, "{name}");
+            // What is not computed again is gone.
+            write(&path, &mesh, resume(0.1), &[0.2]);
+            let part = content(folder.path());
+            write(&path, &mesh, begin(), &[0.0, 0.1, 0.2]);
+            assert_eq!(content(folder.path()), part, "{name}");
+            let other = Mesh { centres: [vec![0.0; 3], vec![0.0; 2], vec![0.5]], ..Mesh::unit([3, 2, 1]) };
+            for (shape, mesh) in [([1, 2, 3], &other), ([2, 3, 1], &Mesh::unit([1, 3, 2]))] {
+                let refusal = Series::resume(&path, "u", shape, mesh, 9, 1.0).err().unwrap();
+                assert!(matches!(refusal, Error::NotContinuable { .. }), "{refusal}");
+                assert!(refusal.to_string().contains("choose another name"), "{refusal}");
+            }
+            assert_eq!(content(folder.path()), part, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_isobar_did_not_list_is_not_continued() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mesh) = (folder.path().join("run.vti"), Mesh::unit([3, 2, 1]));
+        let resume = |path: &Path| Series::resume(path, "u", [1, 2, 3], &mesh, 9, 1.0);
+        assert_eq!(resume(&path).unwrap().kept(), [0, 0]);
+        write(&path, &mesh, Series::begin(&path, "u", [1, 2, 3], &mesh, 9).unwrap(), &[0.0, 0.1]);
+        let list = folder.path().join("run.pvd");
+        let text = std::fs::read_to_string(&list).unwrap();
+        for (text, part) in [
+            (text.replace("run_0001", "other"), "does not list run_0000.vti, run_0001.vti"),
+            (text.replace("run_0001", "run_0002"), "does not list"),
+            (text.replace("run_0001", "../run_0001"), "does not list"),
+            ("no list".to_owned(), "does not list"),
+        ] {
+            std::fs::write(&list, text).unwrap();
+            let refusal = resume(&path).err().unwrap().to_string();
+            assert!(refusal.contains(part) && refusal.contains("another name"), "{refusal}");
+        }
+        std::fs::write(&list, &text).unwrap();
+        let frame = folder.path().join("run_0001.vti");
+        std::fs::write(&frame, "not a frame").unwrap();
+        assert!(resume(&path).err().unwrap().to_string().contains("run_0001.vti is not on this run's grid"));
+        std::fs::remove_file(&frame).unwrap();
+        assert!(resume(&path).err().unwrap().to_string().contains("run_0001.vti is missing"));
+        // A store of one field.
+        let path = folder.path().join("one.zarr");
+        crate::write(&path, &Field::new("u", &[1.0; 6], [1, 2, 3], &mesh)).unwrap();
+        assert!(resume(&path).err().unwrap().to_string().contains("without frames"));
+    }
+
+    #[test]
+    fn numbered_files_of_an_earlier_list_are_removed_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mesh) = (folder.path().join("run.vti"), Mesh::unit([3, 2, 1]));
+        let begin = || Series::begin(&path, "u", [1, 2, 3], &mesh, 9).unwrap();
+        let names = || {
+            let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            names.sort();
+            names.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        write(&path, &mesh, begin(), &[0.0, 0.1, 0.2]);
+        // Not listed, or listed under a name that is not a frame's.
+        for name in ["run_0007.vti", "run_a.vti", "run_0000.vtr", "run_01.vti", "other_0002.vti"] {
+            std::fs::write(folder.path().join(name), "mine").unwrap();
+        }
+        let list = folder.path().join("run.pvd");
+        let text = std::fs::read_to_string(&list).unwrap();
+        let line = |name: &str| format!("<DataSet timestep=\"1\" group=\"\" part=\"0\" file=\"{name}\"/>\n");
+        let more = ["run_a.vti", "run_0000.vtr", "run_01.vti", "other_0002.vti"].map(line).concat();
+        std::fs::write(&list, text.replace("</Coll", &format!("{more}</Coll"))).unwrap();
+        let before = names();
+        let mut series = begin();
+        series.push(0.0, &Field::new("u", &[0.0; 6], [1, 2, 3], &mesh)).unwrap();
+        assert_eq!(names(), before);
+        series.finish(&BTreeMap::new()).unwrap();
+        assert_eq!(names(), before.replace("run_0001.vti run_0002.vti ", ""));
     }
 }

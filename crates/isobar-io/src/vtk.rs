@@ -6,9 +6,11 @@
 //! The values follow the XML as raw binary, each block preceded by its length in bytes:
 //! <https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html>.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
 
-use crate::field::{Field, Format, Units};
+use crate::field::{Field, Format, Mesh, Units};
 use crate::npy::write_f64;
 
 /// Returns a note on the coordinates.
@@ -25,25 +27,64 @@ fn note(field: &Field<'_>, format: Format) -> String {
     format!("{place} Field data x, y, z are the true cell centres, z_faces the boundaries of the layers{units}.")
 }
 
+/// Returns the start of a file, which depends on its grid alone, and the name of its kind.
+fn start([nz, ny, nx]: [usize; 3], mesh: &Mesh, format: Format) -> (String, &'static str) {
+    let (kind, place) = match (format, mesh.spacing) {
+        (Format::Vtr, _) => ("RectilinearGrid", String::new()),
+        (_, None) => ("ImageData", " Origin=\"0 0 0\" Spacing=\"1 1 1\"".to_owned()),
+        (_, Some([dx, dy, dz])) => {
+            let [x, y, z] = [0, 1, 2].map(|d| mesh.edges(d).first().copied().unwrap_or_default());
+            ("ImageData", format!(" Origin=\"{x} {y} {z}\" Spacing=\"{dx} {dy} {dz}\""))
+        }
+    };
+    let text = format!(
+        "<?xml version=\"1.0\"?>\n\
+         <VTKFile type=\"{kind}\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">\n\
+         <{kind} WholeExtent=\"0 {nx} 0 {ny} 0 {nz}\"{place}>\n"
+    );
+    (text, kind)
+}
+
+/// The names and values of the arrays that give the positions of cells.
+fn coordinates(mesh: &Mesh) -> [(&'static str, &[f64]); 4] {
+    let [x, y, z] = &mesh.centres;
+    [("x", x), ("y", y), ("z", z), ("z_faces", &mesh.faces[2])]
+}
+
+/// The end of the XML, before the raw arrays.
+const APPENDED: &str = "<AppendedData encoding=\"raw\">\n_";
+
+/// Returns whether a file that isobar wrote holds a field on this grid; false for another program's file.
+pub(crate) fn is_on(path: &Path, format: Format, shape: [usize; 3], mesh: &Mesh) -> io::Result<bool> {
+    let mut file = BufReader::new(File::open(path)?);
+    let ((start, _), mut begin) = (start(shape, mesh, format), Vec::new());
+    file.by_ref().take(start.len() as u64).read_to_end(&mut begin)?;
+    if begin != start.as_bytes() {
+        return Ok(false);
+    }
+    // What a solver and its case are called follows, a line each.
+    let (last, mut line) = (APPENDED.lines().next().unwrap_or_default(), Vec::new());
+    while line.trim_ascii_end() != last.as_bytes() {
+        line.clear();
+        if file.read_until(b'\n', &mut line)? == 0 {
+            return Ok(false);
+        }
+    }
+    let mut expected = b"_".to_vec();
+    coordinates(mesh).iter().try_for_each(|(_, values)| write_block(&mut expected, values))?;
+    let mut found = vec![0; expected.len()];
+    Ok(file.read_exact(&mut found).is_ok() && found == expected)
+}
+
 /// Writes a field as cell data of a RectilinearGrid ([`Format::Vtr`]) or of ImageData.
 pub(crate) fn write(out: &mut dyn Write, field: &Field<'_>, format: Format) -> io::Result<()> {
     let [nz, ny, nx] = field.shape;
     let extent = format!("0 {nx} 0 {ny} 0 {nz}");
     let name = escape(field.name);
-    let [x, y, z] = &field.mesh.centres;
-    let coordinates = [("x", x), ("y", y), ("z", z), ("z_faces", &field.mesh.faces[2])];
+    let coordinates = coordinates(field.mesh);
     let edges = [0, 1, 2].map(|d| field.mesh.edges(d));
-    let (kind, place) = match (format, field.mesh.spacing) {
-        (Format::Vtr, _) => ("RectilinearGrid", String::new()),
-        (_, None) => ("ImageData", " Origin=\"0 0 0\" Spacing=\"1 1 1\"".to_owned()),
-        (_, Some([dx, dy, dz])) => {
-            let [x, y, z] = edges.each_ref().map(|edges| edges.first().copied().unwrap_or_default());
-            ("ImageData", format!(" Origin=\"{x} {y} {z}\" Spacing=\"{dx} {dy} {dz}\""))
-        }
-    };
-    writeln!(out, "<?xml version=\"1.0\"?>")?;
-    writeln!(out, "<VTKFile type=\"{kind}\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">")?;
-    writeln!(out, "<{kind} WholeExtent=\"{extent}\"{place}>\n<FieldData>")?;
+    let (start, kind) = start(field.shape, field.mesh, format);
+    writeln!(out, "{start}<FieldData>")?;
     let mut offset = 0;
     let mut write_array = |out: &mut dyn Write, name: &str, values: &[f64]| {
         let (tuples, start) = (values.len(), offset);
@@ -70,7 +111,7 @@ pub(crate) fn write(out: &mut dyn Write, field: &Field<'_>, format: Format) -> i
         }
         writeln!(out, "</Coordinates>")?;
     }
-    write!(out, "</Piece>\n</{kind}>\n<AppendedData encoding=\"raw\">\n_")?;
+    write!(out, "</Piece>\n</{kind}>\n{APPENDED}")?;
     for (_, values) in coordinates {
         write_block(out, values)?;
     }

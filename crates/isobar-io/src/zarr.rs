@@ -4,6 +4,7 @@
 //! `z_faces` holds the heights between and around the layers.
 
 pub(crate) mod faces;
+mod kept;
 mod ours;
 pub(crate) mod series;
 pub(crate) mod shared;

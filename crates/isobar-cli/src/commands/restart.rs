@@ -149,7 +149,7 @@ impl<'p> Restart<'p> {
 pub(super) fn how_to_go_on(case: &Case, path: &Path, steps: usize) -> String {
     let (name, path) = (case.name(), path.display());
     format!(
-        "{path}, after {}; continue with: isobar solve {name} --restart {path}, and the same --set",
+        "{path}, after {}; continue with: isobar solve {name} --restart {path}, and the same --set and --output",
         plural(steps, "step")
     )
 }

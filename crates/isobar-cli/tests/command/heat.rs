@@ -92,6 +92,65 @@ fn a_restart_goes_on_bit_for_bit() {
     }
 }
 
+/// A run that goes on with its own output has all frames of a run that was not interrupted.
+#[test]
+fn a_restart_goes_on_with_the_frames() {
+    let run = Case::new(CASE);
+    let common = ["--set", "heat.initial=random", "--set", "heat.output_every=4", "--output"];
+    let solve = |name: &str, more: &[&str]| {
+        let output = run.run("solve", &[&common[..], &[name], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let [part, restart] = [["--set", "heat.end_time=0.008"], ["--restart", "run.ckpt"]];
+    run.solve(&[&common[..4], &part, &["--set", "heat.checkpoint=run.ckpt"]].concat());
+    let list = |name: &str| fs::read_to_string(run.path(name)).unwrap();
+    for (name, whole) in [("run.zarr", "whole.zarr"), ("run.vti", "whole.vti")] {
+        solve(whole, &[]);
+        // The frames of a complete run, of which those after the checkpoint are computed again; then those of a part.
+        for (first, said) in
+            [(&[][..], "3 frames up to this time kept, 3 later"), (&part, "3 frames up to this time kept, 0")]
+        {
+            solve(name, first);
+            let text = solve(name, &restart);
+            assert!(text.contains(said), "{text}");
+            if name == "run.vti" {
+                assert_eq!(list("run.pvd"), list("whole.pvd").replace("whole", "run"));
+                for n in 0..6 {
+                    let [found, expected] =
+                        ["run", "whole"].map(|stem| fs::read(run.path(&format!("{stem}_{n:04}.vti"))));
+                    assert_eq!(found.unwrap(), expected.unwrap());
+                }
+                continue;
+            }
+            for file in ["time/c/0", "time/zarr.json", "u/zarr.json", "u/c/0/0/0/0", "u/c/2/0/0/0", "u/c/5/0/0/0"] {
+                let [found, expected] = [name, whole].map(|store| fs::read(run.path(&format!("{store}/{file}"))));
+                assert_eq!(found.unwrap(), expected.unwrap(), "{file}");
+            }
+        }
+    }
+    // Another grid, or another program's list.
+    run.solve(&["--set", "grid.size=[1, 1, 2]", "--set", "heat.output_every=4", "--output", "run.zarr"]);
+    run.fails_with(
+        &[&restart[..], &common[..], &["run.zarr"]].concat(),
+        &["--output run.zarr", "z differs", "another name"],
+    );
+    fs::write(run.path("run.pvd"), "mine").unwrap();
+    run.fails_with(&[&restart[..], &common[..], &["run.vti"]].concat(), &["--output run.pvd", "another name"]);
+    assert_eq!(list("run.pvd"), "mine");
+}
+
+#[test]
+fn a_shorter_run_leaves_no_frames_of_a_longer_one() {
+    let run = Case::new(CASE);
+    let common = ["--set", "heat.output_every=4", "--output", "run.vti"];
+    run.solve(&common);
+    assert!(run.path("run_0005.vti").is_file());
+    run.solve(&[&common[..], &["--set", "heat.end_time=0.008"]].concat());
+    let names = ["case.toml", "report.json", "run.pvd", "run.vti", "run_0000.vti", "run_0001.vti", "run_0002.vti"];
+    assert_eq!(entries(run.folder()), names);
+}
+
 #[test]
 fn checkpoints_that_do_not_fit_are_refused() {
     let run = Case::new(CASE);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::store::{Array, Dimension, Store};
-use super::{begin, check_name, check_replaceable, coordinate, field_array, finish, positions, write_array};
+use super::{begin, check_name, check_replaceable, coordinate, field_array, finish, kept, positions, write_array};
 use crate::atomic::NewFolder;
 use crate::{Field, Mesh, Result};
 
@@ -17,6 +17,8 @@ pub(crate) struct Frames {
     mesh: Mesh,
     most: usize,
     times: Vec<f64>,
+    /// Frames of an earlier store that are not kept.
+    dropped: usize,
 }
 
 impl Frames {
@@ -25,7 +27,30 @@ impl Frames {
         let folder = begin(path)?;
         let store = Store::new(folder.now_at());
         let (name, mesh) = (name.to_owned(), mesh.clone());
-        Ok(Self { folder, store, name, shape, mesh, most: most.max(1), times: Vec::new() })
+        Ok(Self { folder, store, name, shape, mesh, most: most.max(1), times: Vec::new(), dropped: 0 })
+    }
+
+    /// Begins with the frames up to the time `until` of the store that is there, if there is one.
+    pub(crate) fn resume(
+        path: &Path,
+        name: &str,
+        shape: [usize; 3],
+        mesh: &Mesh,
+        most: usize,
+        until: f64,
+    ) -> Result<Self> {
+        let mut frames = Self::begin(path, name, shape, mesh, most)?;
+        let found = kept::read(path, name, shape, mesh)?;
+        let count = found.iter().take_while(|&&time| time <= until).count();
+        frames.folder.fill(|folder| kept::link(path, folder, name, shape, count))?;
+        frames.dropped = found.len() - count;
+        frames.times.extend(&found[..count]);
+        Ok(frames)
+    }
+
+    /// Returns how many earlier frames are kept, and how many are not.
+    pub(crate) fn kept(&self) -> [usize; 2] {
+        [self.times.len(), self.dropped]
     }
 
     pub(crate) fn push(&mut self, time: f64, field: &Field<'_>) -> Result<()> {
@@ -56,7 +81,7 @@ impl Frames {
 }
 
 /// The array for this number of frames.
-fn array_of(name: &str, shape: [usize; 3], frames: usize) -> Array<'_> {
+pub(super) fn array_of(name: &str, shape: [usize; 3], frames: usize) -> Array<'_> {
     let mut array = field_array(name, shape);
     array.dimensions.insert(0, Dimension { name: "time", length: frames, chunk: 1 });
     array

@@ -40,7 +40,7 @@ impl Array<'_> {
     }
 
     /// A missing chunk reads as zeros.
-    fn metadata(&self) -> Value {
+    pub(super) fn metadata(&self) -> Value {
         let lengths = |of: fn(&Dimension) -> usize| -> Vec<usize> { self.dimensions.iter().map(of).collect() };
         let names: Vec<_> = self.dimensions.iter().map(|dimension| dimension.name).collect();
         let mut metadata = json!({

@@ -51,6 +51,9 @@ pub(super) fn run_on(
     run.take_steps(console)?.finish(device, console)
 }
 
+/// The part of a time by which those of the same state may differ.
+const SAME_FRAME: f64 = 1e-12;
+
 /// The state of a run.
 struct Run<'a> {
     args: &'a SolveArgs,
@@ -71,6 +74,8 @@ struct Run<'a> {
     writer: Writer,
     /// Whether frames are written.
     has_frames: bool,
+    /// The numbers of frames of an earlier run that are kept, and that are not; on rank 0.
+    kept: [usize; 2],
     /// The number of steps at the last frame.
     framed: Option<usize>,
     steps: Vec<StepReport>,
@@ -131,11 +136,20 @@ impl<'a> Run<'a> {
         let most = heat.steps.count() / heat.section.output_every.max(1) + 2;
         let frames = match &args.output {
             Some(path) if heat.section.output_every > 0 && Series::is_possible(path) && ranks::is_first(ranks) => {
-                let begun = Series::begin(path, "u", shape(heat), &mesh, most);
+                let shape = shape(heat);
+                let begun = match from {
+                    None => Series::begin(path, "u", shape, &mesh, most),
+                    Some(_) => {
+                        // The end of a run differs from a multiple of dt by rounding.
+                        let until = stepper.moment().time * (1.0 + SAME_FRAME);
+                        Series::resume(path, "u", shape, &mesh, most, until)
+                    }
+                };
                 Some(begun.map_err(|error| Failure::new(format!("--output {error}")))?)
             }
             _ => None,
         };
+        let kept = frames.as_ref().map_or([0, 0], Series::kept);
         let active = problem.inactive().map(|inactive| inactive.into_iter().map(|inactive| !inactive).collect());
         let common = Arc::new(Common { mesh, active, shape: shape(heat) });
         let (has_frames, footprint) = (
@@ -158,6 +172,7 @@ impl<'a> Run<'a> {
             writer: Writer::start(Arc::clone(&common), frames, from)?,
             common,
             has_frames,
+            kept,
             framed: None,
             steps: Vec::new(),
             last: None,
@@ -194,6 +209,11 @@ impl<'a> Run<'a> {
         if let Some(steps) = self.checked {
             console.line(entry("restart", format!("after {}, at t = {}", plural(steps, "step"), self.time())));
         }
+        if let Some(path) = self.args.output.as_ref().filter(|_| self.kept != [0, 0]) {
+            let ([kept, dropped], path) = (self.kept, path.display());
+            let text = format!("{path}: {} up to this time kept, {dropped} later dropped", plural(kept, "frame"));
+            console.line(entry("frames", text));
+        }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
         {
             let last = format!("{} will hold the last state only; use .zarr, .vti or .vtr for frames", path.display());
@@ -203,6 +223,11 @@ impl<'a> Run<'a> {
     }
 
     fn take_steps(mut self, console: &mut Console) -> Result<Self> {
+        // Frames that go on begin with the next one that is due, as in a run that was not interrupted.
+        let [kept] = ranks::sum(self.ranks, [self.kept[0] as f64])?;
+        if kept > 0.0 {
+            self.framed = self.checked;
+        }
         self.frame()?;
         let total = self.heat.step_tolerance().is_none().then(|| self.heat.steps.count());
         let solving = interrupt::solving();

@@ -1,0 +1,82 @@
+//! Frames of an earlier store that a continued run keeps.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::store::{Array, Store};
+use super::{coordinate, field_array, positions, series::array_of};
+use crate::temporary::step;
+use crate::{Error, Mesh, Result};
+
+/// Returns the times of the frames at `path`, a store that isobar wrote; none if nothing is there.
+///
+/// # Errors
+/// [`Error::NotContinuable`] for a store without frames, or with frames of another grid.
+pub(super) fn read(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh) -> Result<Vec<f64>> {
+    if !path.join("zarr.json").exists() {
+        return Ok(Vec::new());
+    }
+    let fail = |found: String| Err(Error::NotContinuable { path: path.to_path_buf(), found });
+    let (Some(time), Some(field)) = (metadata(path, "time"), metadata(path, name)) else {
+        return fail(format!("it is a store without frames of {name} in time"));
+    };
+    let numbers = |array: &Value| -> Vec<u64> {
+        array["shape"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    let ([nz, ny, nx], lengths) = (shape, numbers(&field));
+    let same = lengths.len() == 4 && lengths[1..].iter().zip(shape).all(|(&found, wanted)| found == wanted as u64);
+    if !same {
+        let found: Vec<String> = lengths.iter().skip(1).rev().map(u64::to_string).collect();
+        let found = found.join("×");
+        return fail(format!("its frames have {found} cells, and this run's {nx}×{ny}×{nz}"));
+    }
+    let count = lengths[0] as usize;
+    if json!(numbers(&time)) != json!([count]) || field != array_of(name, shape, count).metadata() {
+        return fail("its arrays are stored in another way, by another version of isobar".to_owned());
+    }
+    let store = Store::new(path);
+    for (array, values) in positions(mesh) {
+        let is_same = metadata(path, array.name).is_some_and(|found| found == array.metadata());
+        if !is_same || numbers_of(&store, &array, values.len())? != values {
+            return fail(format!("its cells are at other places: {} differs", array.name));
+        }
+    }
+    numbers_of(&store, &coordinate("time", &vec![0.0; count], None, "").0, count)
+}
+
+/// Returns the metadata of an array.
+fn metadata(store: &Path, name: &str) -> Option<Value> {
+    serde_json::from_slice(&fs::read(store.join(name).join("zarr.json")).ok()?).ok()
+}
+
+/// Returns the values of an array of one chunk. A chunk of zeros has no file.
+fn numbers_of(store: &Store, array: &Array<'_>, count: usize) -> Result<Vec<f64>> {
+    let path = store.chunk(array.name, &[0]);
+    let mut bytes = vec![0; count * size_of::<f64>()];
+    match File::open(&path).and_then(|mut file| file.read_exact(&mut bytes)) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(Error::Read { path, source }),
+        _ => Ok(bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()),
+    }
+}
+
+/// Puts the chunks of this many first frames into a new store: as links to the same files, where the disk has these. They are not written to again.
+pub(super) fn link(from: &Path, to: &Path, name: &str, shape: [usize; 3], frames: usize) -> io::Result<()> {
+    let ([nz, ..], layers) = (shape, field_array(name, shape).dimensions[0].chunk);
+    let (from, to) = (Store::new(from), Store::new(to));
+    for frame in 0..frames {
+        for layer in 0..nz.div_ceil(layers) {
+            let [old, new] = [&from, &to].map(|store| store.chunk(name, &[frame, layer, 0, 0]));
+            if !old.exists() {
+                continue;
+            }
+            step(|| {
+                new.parent().map_or(Ok(()), fs::create_dir_all)?;
+                fs::hard_link(&old, &new).or_else(|_| fs::copy(&old, &new).map(drop))
+            })?;
+        }
+    }
+    Ok(())
+}
