@@ -142,6 +142,9 @@ pub(super) fn superscript(exponent: i32) -> String {
     exponent.to_string().chars().map(raised).collect()
 }
 
+/// The part of a range that values of the other sign must exceed for a scale of both signs.
+const ROUNDING: f64 = 1e-6;
+
 /// A colour scale.
 pub(super) struct Colours {
     /// Bounds of the scale.
@@ -166,6 +169,10 @@ impl Colours {
             let half = if largest < f64::MIN_POSITIVE { 1.0 } else { 0.1 * largest };
             return Colours { low: low - half, high: high + half, diverging: false };
         }
+        // Values of the other sign are rounding errors.
+        let least = ROUNDING * (high - low);
+        let low = if low < 0.0 && -low <= least { 0.0 } else { low };
+        let high = if high > 0.0 && high <= least { 0.0 } else { high };
         if low < 0.0 && high > 0.0 {
             return Colours { low: -largest, high: largest, diverging: true };
         }
@@ -230,6 +237,17 @@ mod tests {
         let [red, _, blue] = colours.colour(4.0);
         assert!(red > blue, "positive is red");
         assert_eq!(colours.colour(f64::INFINITY), [150; 3]);
+    }
+
+    #[test]
+    fn rounding_errors_of_the_other_sign_do_not_count() {
+        for sign in [1.0, -1.0] {
+            let scale = |least: f64| Colours::new([-least * sign, sign].into_iter());
+            let one_sided = scale(1e-8);
+            assert!(!one_sided.diverging && one_sided.high - one_sided.low == 1.0);
+            assert_eq!(one_sided.colour(-1e-8 * sign), one_sided.colour(0.0));
+            assert!(scale(1e-4).diverging);
+        }
     }
 
     #[test]
