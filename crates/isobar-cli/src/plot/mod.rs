@@ -56,10 +56,10 @@ fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
-/// Draws the convergence, the middle layer and the middle row as one picture. In two dimensions only the plane with
+/// Draws the convergence, the middle layer and the middle row as one picture; where these have no active cells, the nearest ones that have. In two dimensions only the plane with
 /// several cells both ways is drawn; in one dimension, a curve.
 ///
-/// Values that are not finite are grey and counted in the slice's title; inactive cells are blank.
+/// Values that are not finite are grey and counted in the slice's title; inactive cells are hatched.
 ///
 /// # Errors
 /// A failure naming `path`, whose earlier content is then unchanged.

@@ -8,8 +8,33 @@ use isobar_io::{Field, Units};
 use super::diagram::{Area, Drawn, FRAME, font, px, styled};
 use super::scale::{Colours, Scale};
 
-/// The colour of inactive cells, slightly darker than the paper.
-pub(super) const BLANK: [u8; 3] = [232, 232, 226];
+/// The colour of inactive cells, which no scale has.
+pub(super) const BLANK: [u8; 3] = [206, 206, 200];
+
+/// The colour of lines across inactive cells.
+pub(super) const HATCH: [u8; 3] = [128; 3];
+
+/// Distance and width of these lines along a row. px
+const LINES: [i32; 2] = [8, 1];
+
+/// Returns the colour of inactive cells at a pixel that is drawn: hatched, so that no value of a scale looks the same.
+fn blank([row, column]: [usize; 2]) -> [u8; 3] {
+    let [distance, width] = LINES.map(|length| px(length) as usize);
+    let saved = px(1) as usize;
+    // In whole pixels of the saved picture.
+    let at = (row / saved + column / saved) * saved;
+    if at % distance < width { HATCH } else { BLANK }
+}
+
+/// Returns the middle of `count` slices or, if it has no active cells, the nearest one that has; and a remark for the title if it is not the middle.
+fn middle(count: usize, is_active: impl Fn(usize) -> bool) -> (usize, &'static str) {
+    let middle = count / 2;
+    let nearest = (0..count).filter(|&slice| is_active(slice)).min_by_key(|slice| slice.abs_diff(middle));
+    match nearest {
+        Some(nearest) if nearest != middle => (nearest, "; the middle is inactive"),
+        _ => (middle, ""),
+    }
+}
 
 /// One direction of a slice: its name and the boundaries of its cells.
 struct Axis {
@@ -17,10 +42,11 @@ struct Axis {
     faces: Vec<f64>,
 }
 
-/// Draws the middle layer, seen from above.
+/// Draws the middle layer with active cells, seen from above.
 pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [nz, ny, nx] = field.shape;
-    let layer = nz / 2;
+    let (layer, remark) =
+        middle(nz, |layer| (layer * ny * nx..(layer + 1) * ny * nx).any(|cell| field.is_active(cell)));
     let height = match (field.mesh.units, field.mesh.centres[2][layer]) {
         (Units::Atmosphere, metres) if metres >= 1000.0 => format!(" at {:.1} km", metres / 1000.0),
         (Units::Atmosphere, metres) => format!(" at {metres:.1} m"),
@@ -28,22 +54,27 @@ pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     };
     let title = match nz {
         1 => field.name.to_owned(),
-        _ => format!("{}{height} (layer {} of {nz})", field.name, layer + 1),
+        _ => format!("{}{height} (layer {} of {nz}{remark})", field.name, layer + 1),
     };
     let axes = [Axis::across(field, 0), Axis::across(field, 1)];
     draw(area, title, field, axes, true, |row, column| (layer * ny + row) * nx + column)
 }
 
-/// Draws the middle row along x (0), or the middle column of layers along y (1), seen from the side.
+/// Draws the middle row along x (0), or the middle column of layers along y (1), that has active cells, seen from the side.
 pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>, along: usize) -> Drawn {
-    let [_, ny, nx] = field.shape;
-    let (name, number, count) = if along == 0 { ("y", "row", ny) } else { ("x", "column", nx) };
-    let at = count / 2;
+    let [nz, ny, nx] = field.shape;
+    let (name, number, count, length) = if along == 0 { ("y", "row", ny, nx) } else { ("x", "column", nx, ny) };
+    let cell = |at: usize, layer: usize, place: usize| match along {
+        0 => (layer * ny + at) * nx + place,
+        _ => (layer * ny + place) * nx + at,
+    };
+    let is_active = |at| (0..nz).any(|layer| (0..length).any(|place| field.is_active(cell(at, layer, place))));
+    let (at, remark) = middle(count, is_active);
     let title = match count {
         1 => field.name.to_owned(),
         _ => {
             let place = short(field.mesh.centres[1 - along][at]);
-            format!("{} at {name} = {place} ({number} {} of {count})", field.name, at + 1)
+            format!("{} at {name} = {place} ({number} {} of {count}{remark})", field.name, at + 1)
         }
     };
     let z_faces = &field.mesh.faces[2];
@@ -57,10 +88,7 @@ pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>, along: usize) ->
     let axes = [Axis::across(field, along), Axis::new(name, faces)];
     // Heights of the atmosphere are in other units than x and y.
     let square = count == 1 && field.mesh.units == Units::Unspecified;
-    draw(area, title, field, axes, square, |layer, column| match along {
-        0 => (layer * ny + at) * nx + column,
-        _ => (layer * ny + column) * nx + at,
-    })
+    draw(area, title, field, axes, square, |layer, place| cell(at, layer, place))
 }
 
 /// Formats a coordinate for a title.
@@ -128,9 +156,9 @@ fn draw(
         title.push_str(&format!(", {broken} cells not finite"));
     }
     let colours = Colours::new(active().map(|cell| field.values[cell]));
-    let colour = |row, column| {
+    let colour = |row, column, pixel: [usize; 2]| {
         let cell = cell(row, column);
-        if field.is_active(cell) { colours.colour(field.values[cell]) } else { BLANK }
+        if field.is_active(cell) { colours.colour(field.values[cell]) } else { blank(pixel) }
     };
     area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
 
@@ -165,8 +193,11 @@ fn draw(
         .build_cartesian_2d(across_scale, up_scale)?;
     let (width, height) = chart.plotting_area().dim_in_pixel();
     let (columns, rows) = (across.cells(width), up.cells(height));
-    let pixels = rows.iter().rev().flat_map(|&row| columns.iter().map(move |&column| (row, column)));
-    let image = pixels.flat_map(|(row, column)| colour(row, column)).collect();
+    let pixels =
+        rows.iter().rev().enumerate().flat_map(|(down, &row)| {
+            columns.iter().enumerate().map(move |(right, &column)| (row, column, [down, right]))
+        });
+    let image = pixels.flat_map(|(row, column, pixel)| colour(row, column, pixel)).collect();
     let corner = (across.low(), up.high());
     chart.draw_series(BitMapElement::with_owned_buffer(corner, (width, height), image))?;
     styled(chart.configure_mesh().disable_mesh().x_desc(across_name).y_desc(up_name)).draw()?;

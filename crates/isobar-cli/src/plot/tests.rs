@@ -170,6 +170,40 @@ fn broken_coordinates_are_counted_instead() {
     });
 }
 
+/// Where the middle has no active cells, the nearest layer and row that have some are drawn, and the title says so.
+#[test]
+fn what_is_drawn_has_active_cells() {
+    let title = |shape, is_active: fn([usize; 3]) -> bool| {
+        with_field(shape, wave, |field| {
+            let [nz, ny, nx] = shape;
+            let cells = (0..nz * ny * nx).map(|n| [n / (nx * ny), n / nx % ny, n % nx]);
+            let active: Vec<bool> = cells.map(is_active).collect();
+            let field = Field { active: Some(&active), ..field.clone() };
+            let input = PlotInput { title: "", history: &[1.0, 0.1], tolerance: 1e-5, field: &field };
+            as_svg("", |panels| draw_solution(panels, &input)).unwrap()
+        })
+    };
+    let all = title([8, 6, 10], |_| true);
+    assert!(all.contains("(layer 5 of 8)") && all.contains("(row 4 of 6)"));
+    let corner = title([8, 6, 10], |[k, j, _]| k < 2 && j > 4);
+    assert!(corner.contains("(layer 2 of 8; the middle is inactive)"));
+    assert!(corner.contains("(row 6 of 6; the middle is inactive)"));
+    assert!(title([8, 6, 10], |_| false).contains("(layer 5 of 8)"));
+    assert!(title([8, 6, 1], |[k, ..]| k == 0).contains(">u<"));
+}
+
+#[test]
+fn inactive_cells_look_like_no_value() {
+    for values in [[0.0, 1.0], [-1.0, 1.0]] {
+        let colours = scale::Colours::new(values.into_iter());
+        for n in 0..=1000 {
+            let colour = colours.colour(colours.low + f64::from(n) / 1000.0 * (colours.high - colours.low));
+            let apart = |blank: [u8; 3]| (0..3).map(|c| colour[c].abs_diff(blank[c])).max();
+            assert!(apart(slice::BLANK) >= Some(16) && apart(slice::HATCH) >= Some(16), "{colour:?}");
+        }
+    }
+}
+
 #[test]
 fn inactive_cells_are_blank() {
     let blank = |pixels: &[u8]| pixels.chunks(3).filter(|p| *p == slice::BLANK).count();
