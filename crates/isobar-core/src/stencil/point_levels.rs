@@ -192,10 +192,16 @@ where
 /// [`Error::Unsupported`] for a grid that is not.
 pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
     steps(stencil, Some(2))?.into_iter().next().ok_or_else(|| {
+        let rings = stencil.ends().into_iter().zip(stencil.shape().extents()).zip(["x", "y", "z"]);
+        let odd = rings.filter(|((ends, n), _)| ends[0] == End::Ring && *n > 2 && n % 4 != 0);
+        let odd: Vec<String> = odd.map(|((_, n), name)| format!("{name} has {n}")).collect();
+        let why = if odd.is_empty() {
+            format!("{} cells cannot be halved", stencil.shape())
+        } else {
+            format!("a periodic direction needs 2 cells or a multiple of 4 for that, and {}", odd.join(", "))
+        };
         Error::Unsupported(format!(
-            "solver.multigrid.smoother: \"point-line\" where {} cells are not halved, for a ring has 4 n + 2 of them or there is one \
-             alone; use \"line-red-black\"",
-            stencil.shape()
+            "solver.multigrid.smoother: \"point-line\" halves the finest grid once; {why}; change the grid, or use \"line-red-black\""
         ))
     })
 }

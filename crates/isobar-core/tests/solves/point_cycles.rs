@@ -303,4 +303,5 @@ fn points_above_lines_can_be_asked_for() {
     let ring = Diffusion::of_field(Shape::new(6, 4, 4), vec![1.0; 96], [1.0; 3], None, RINGS);
     let refused = System::new(&Reference, &ring.unwrap(), &by_name).err().unwrap().to_string();
     assert!(refused.contains("point-line") && refused.contains("line-red-black"), "{refused}");
+    assert!(refused.contains("2 cells or a multiple of 4 for that, and x has 6;"), "{refused}");
 }
