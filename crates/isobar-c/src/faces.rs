@@ -1,9 +1,8 @@
 //! Problems given by the conductances of faces.
 
 use isobar::Shape;
-use isobar::problem::FaceProblem;
 use isobar::stencil::Axis;
-use isobar_case::LinearSystem;
+use isobar_case::{LinearSystem, face_problem};
 
 use crate::array::Array;
 use crate::handle::{hand_out_handle, sized};
@@ -70,6 +69,6 @@ unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
     let shift = shift.map(|array| unsafe { array.values("shift", shape) }).transpose()?;
     // SAFETY: promised by the caller.
     let active = active.map(|array| unsafe { array.mask("active", shape) }).transpose()?;
-    let problem = FaceProblem::new(shape, faces, shift, active.as_deref())?;
+    let problem = face_problem(shape, faces, shift, active.as_deref())?;
     Ok(Problem::new(LinearSystem::from_faces(problem)))
 }

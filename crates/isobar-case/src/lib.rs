@@ -65,6 +65,7 @@ pub mod values;
 
 pub use assembled::Assembled;
 pub use case::{Case, FirstGuess, random_guess};
+pub use diffusion::face_problem;
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;

@@ -289,23 +289,29 @@ fn fits(value: f64) -> bool {
     value == 0.0 || SIZES.contains(&value)
 }
 
-fn use_a_size() -> String {
+pub(crate) fn use_a_size() -> String {
     format!("use 0 or {} to {}, in other units if necessary", Number(*SIZES.start()), Number(*SIZES.end()))
 }
 
 /// Fails if values, after files, recipes and factors, are out of range, whatever their signs; the message names the cell.
 pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()> {
-    match find_wrong(&Host, values, |value: f64| fits(value.abs())) {
+    match find_out_of_range(values) {
         None => Ok(()),
-        Some(n) => {
+        Some((value, n)) => {
             let [i, j, k] = shape.place(n);
             Err(Error::new(format!(
                 "{key}: {} in cell (i, j, k) = ({i}, {j}, {k}) is out of range; {}",
-                Number(values[n]),
+                Number(value),
                 use_a_size()
             )))
         }
     }
+}
+
+/// Returns the first value that is out of range, whatever its sign, and its index.
+pub(crate) fn find_out_of_range(values: &[f64]) -> Option<(f64, usize)> {
+    let n = find_wrong(&Host, values, |value: f64| fits(value.abs()))?;
+    Some((values[n], n))
 }
 
 /// Returns which values are not 0.

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use isobar::grid::{HorizontalField, VerticalProfile};
-use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, Field, SideFields, Source, Spacing, Well};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Field, SideFields, Source, Spacing, Well};
 use isobar::stencil::{Axis, TensorProduct};
 use isobar::{RawArray, Sample, Shape};
 use isobar_case::report::to_json;
-use isobar_case::{Case, LinearSystem, Matrix, Override};
+use isobar_case::{Case, LinearSystem, Matrix, Override, face_problem};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -216,7 +216,7 @@ impl System {
         }
         let shift = shift.map(|array| array.values()).transpose()?;
         let active = active.map(|array| array.mask()).transpose()?;
-        let problem = FaceProblem::new(shape, all, shift, active.as_deref()).map_err(raise)?;
+        let problem = face_problem(shape, all, shift, active.as_deref()).map_err(raise_problem)?;
         Ok(Self { inner: LinearSystem::from_faces(problem) })
     }
 

@@ -9,8 +9,8 @@ use isobar_io::npy;
 use serde::Deserialize;
 
 use crate::text::plural;
-use crate::values::{mask, read_cells};
-use crate::{Document, Error, Result};
+use crate::values::{check_sizes, find_out_of_range, mask, read_cells, use_a_size};
+use crate::{Document, Error, Number, Result};
 
 /// `[faces]`, used instead of `[diffusion]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -102,6 +102,40 @@ impl FacesSection {
             path.as_ref().map(|path| read_cells(&format!("faces.{name}"), path, shape)).transpose()
         };
         let (shift, active) = (cells("shift", &self.shift)?, cells("active", &self.active)?.map(mask).transpose()?);
-        Ok(FaceProblem::new(shape, faces, shift, active.as_deref())?)
+        face_problem(shape, faces, shift, active.as_deref())
     }
+}
+
+/// Makes a problem from conductances, in the order of [`FaceProblem::new`], within the range of coefficients.
+///
+/// # Errors
+/// Conductances and shifts out of that range, naming the face or the cell; the errors of [`FaceProblem::new`].
+pub fn face_problem(
+    shape: Shape,
+    faces: [Vec<f64>; 3],
+    shift: Option<Vec<f64>>,
+    active: Option<&[bool]>,
+) -> Result<FaceProblem> {
+    for ((values, axis), name) in faces.iter().zip(Axis::ALL).zip(["x", "y", "z"]) {
+        let Some((value, n)) = find_out_of_range(values) else { continue };
+        let faces = shape.faces_between(axis);
+        // Numbers of another length, or that are not finite, have errors of their own.
+        if values.len() == faces.cells() && value.is_finite() {
+            let from = faces.place(n);
+            let mut to = from;
+            to[axis as usize] += 1;
+            let [[i, j, k], [i_to, j_to, k_to]] = [from, to];
+            return Err(Error::new(format!(
+                "conductances in {name}: {} between the cells (i, j, k) = ({i}, {j}, {k}) and ({i_to}, {j_to}, {k_to}) is out of range; {}",
+                Number(value),
+                use_a_size()
+            )));
+        }
+    }
+    if let Some(shift) =
+        shift.as_ref().filter(|shift| shift.len() == shape.cells() && shift.iter().all(|value| value.is_finite()))
+    {
+        check_sizes("shift", shift, shape)?;
+    }
+    Ok(FaceProblem::new(shape, faces, shift, active)?)
 }

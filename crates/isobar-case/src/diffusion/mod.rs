@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use crate::rhs::RhsSection;
 use crate::{Document, Result, RhsKind, Values};
-pub use faces::FacesSection;
+pub use faces::{FacesSection, face_problem};
 pub(crate) use grid::GridSection;
 pub use points::{SourceSection, WellSection};
 use sides::GivenSides;
