@@ -125,7 +125,7 @@ def test_misuse(rng):
     with pytest.raises(ValueError, match=r"out has shape \(2, 4, 5, 6\), but b has shape \(3, 4, 5, 6\)"):
         solver.solve(b, out=np.ones((2, 4, 5, 6)))
     for wrong in (np.ones((4, 5, 6)), np.ones((2, 4, 5, 6))):
-        with pytest.raises(ValueError, match="x0 has shape"):
+        with pytest.raises(ValueError, match=r"x0 has shape .*, but b has shape \(3, 4, 5, 6\); x0 needs the shape of b"):
             solver.solve(b, x0=wrong)
     with pytest.raises(ValueError, match="out"):
         solver.solve(b, out=np.ones((4, 5, 6)))

@@ -155,15 +155,19 @@ class Solver:
         fit, shape = (systems, problem.shape) if several else (fitted, problem._cells)
         rhs = fit(given, shape, "b")
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out", max(most, 3))
+
+        def require_shape_of_b(what, array):
+            if several and tuple(array.shape) != tuple(given.shape):
+                raise ValueError(f"{what} has shape {tuple(array.shape)}, but b has shape {tuple(given.shape)}; {what} needs the shape of b")
+
+        require_shape_of_b("out", target)
         x = fit(target, shape, "out")
         first = None
         if x0 is not None and x0 is not target.array:
             is_number = np.isscalar(x0) and not isinstance(x0, str)
             first = readable(np.full(given.shape, float(x0)) if is_number else x0, "x0", max(most, 3))
+            require_shape_of_b("x0", first)
             fit(first, shape, "x0")
-        for what, array in (("out", target), ("x0", first)):
-            if several and array is not None and tuple(array.shape) != tuple(given.shape):
-                raise ValueError(f"{what} has shape {tuple(array.shape)}, but b has shape {tuple(given.shape)}")
         is_in_place = given.parts[:4] == target.parts[:4]
         if overlap(given, target) and (first is not None or (several and not is_in_place)):
             # x0, or the x of another system, overwrites b.
