@@ -87,17 +87,23 @@ impl<'t> Document<'t> {
             Ok(value) => shifted(value, place(text).start),
             Err(_) => Spanned::new(place(text), DeValue::String(DeString::Borrowed(text))),
         };
-        let mut table = &mut self.root;
+        let (mut table, mut path) = (&mut self.root, Vec::new());
         for section in sections.into_iter().flat_map(|path| path.split('.')).map(str::trim) {
+            path.push(section);
             if !table.contains_key(section) {
                 table.insert(
                     Spanned::new(place(section), DeString::Borrowed(section)),
                     Spanned::new(place(section), DeValue::Table(DeTable::new())),
                 );
             }
-            table = match table.get_mut(section).map(Spanned::get_mut) {
+            let path = path.join(".");
+            let node = table.get_mut(section);
+            table = match node.map(|node| expanded(node, &path).get_mut()) {
                 Some(DeValue::Table(inner)) => inner,
-                _ => return Err(option(&format!("{section} is a value in the case, not a section"))),
+                _ => {
+                    let message = format!("{section} is a value in the case, not a section; change {path} as a whole");
+                    return Err(option(&message));
+                }
             };
         }
         table.remove(last);
@@ -217,6 +223,24 @@ impl<'t> Document<'t> {
             }
         }
     }
+}
+
+/// Keys that may be a section or one value, and the key of the section that this value stands for.
+const SHORT: [(&str, &str); 2] = [("diffusion.boundary", "all"), ("solver.preconditioner", "kind")];
+
+/// Replaces a value that stands for a section by the section, so that further keys of it can be set.
+fn expanded<'n, 't>(node: &'n mut Node<'t>, path: &str) -> &'n mut Node<'t> {
+    if let Some((_, key)) = SHORT.iter().find(|(short, _)| *short == path)
+        && !node.get_ref().is_table()
+    {
+        let span = node.span();
+        let value = std::mem::replace(node.get_mut(), DeValue::Table(DeTable::new()));
+        if let DeValue::Table(table) = node.get_mut() {
+            let key = Spanned::new(span.clone(), DeString::Borrowed(key));
+            table.insert(key, Spanned::new(span, value));
+        }
+    }
+    node
 }
 
 /// A line of a text with a position marked.

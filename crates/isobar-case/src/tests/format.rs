@@ -121,6 +121,12 @@ fn sides_have_short_forms() {
         assert_eq!(sides_of(&case), [sides[0], sides[1], [closed; 2]]);
         assert_eq!(case.rhs_kind(), RhsKind::Constant);
     }
+    // One value for all sides, and another for one of them.
+    let short = format!("{plain}nz = 2\n[diffusion]\nboundary = 1.0\n");
+    let case = super::diffusion(&short, &["diffusion.boundary.top=7.0", "diffusion.boundary.y=\"periodic\""]);
+    let [x, y, z] = sides_of(&case);
+    assert_eq!((x, y), ([Boundary::Dirichlet(1.0); 2], [Boundary::Periodic; 2]));
+    assert_eq!(z, [Boundary::Dirichlet(1.0), Boundary::Dirichlet(7.0)]);
     let robin = "diffusion.boundary.west={ robin = { coefficient = 3, value = 2.0 } }";
     let case = super::diffusion(plain, &[robin]);
     assert_eq!(sides_of(&case)[0], [Boundary::Robin { coefficient: 3.0, value: 2.0 }, closed]);
@@ -180,6 +186,13 @@ fn sides_are_read_from_files() {
 }
 
 #[test]
+fn a_preconditioner_by_name_takes_parameters() {
+    let text = format!("{MINIMAL}[solver]\npreconditioner = \"mic\"\n");
+    let case = super::parse(&text, &["solver.preconditioner.relaxation=0.5"]).unwrap();
+    assert_eq!(case.solver.preconditioner, Preconditioner::Mic { relaxation: 0.5, block: None });
+}
+
+#[test]
 fn conductances_are_read_from_files() {
     let folder = files(&[
         ("tx.npy", &[2, 2], &[1.0, 2.0, 3.0, 4.0]),
@@ -187,6 +200,8 @@ fn conductances_are_read_from_files() {
         ("s.npy", &[2, 3], &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
         ("mask.npy", &[2, 3], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]),
         ("wrong.npy", &[1, 3], &[5.0, -6.0, 7.0]),
+        ("large.npy", &[1, 3], &[5.0, 0.0, 1e200]),
+        ("tiny.npy", &[2, 3], &[0.0, 0.0, 0.0, 1e-90, 0.0, 0.0]),
     ]);
     let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 3\nny = 2\n";
     let read = |sets: &[&str]| parse_in(folder.path(), text, sets);
@@ -211,6 +226,14 @@ fn conductances_are_read_from_files() {
         (&["faces.x=tx.npy", "faces.y=tx.npy"], &["faces.y", "(1, 1, 3) = (nz, ny − 1, nx)"]),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.z=ty.npy"], &["faces.z: the grid has 1 cell in z"]),
         (&["faces.x=tx.npy", "faces.y=wrong.npy"], &["conductances in y: -6", "(1, 0, 0) and (1, 1, 0)"]),
+        (
+            &["faces.x=tx.npy", "faces.y=large.npy"],
+            &["conductances in y: 1e200", "(2, 0, 0) and (2, 1, 0) is out of range; use 0 or 1e-60 to 1e60"],
+        ),
+        (
+            &["faces.x=tx.npy", "faces.y=ty.npy", "faces.shift=tiny.npy"],
+            &["shift: 1e-90 in cell (i, j, k) = (0, 1, 0)"],
+        ),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "diffusion.reaction=1"], &["give one of the two sections"]),
         (&["faces.w=tx.npy"], &["unknown key \"w\" in [faces]"]),
         (&["problem.kind=heat", "faces.x=tx.npy", "heat.dt=0.1", "heat.end_time=1"], &["[faces] needs problem.kind"]),

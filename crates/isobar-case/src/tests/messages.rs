@@ -126,7 +126,7 @@ fn overrides_that_are_none_say_how_to_write_one() {
         ("grid..nx=5", "dotted names"),
         (".=5", "dotted names"),
         ("grid.nx=", "no value"),
-        ("grid.nx.deep=3", "nx is a value in the case, not a section"),
+        ("grid.nx.deep=3", "nx is a value in the case, not a section; change grid.nx as a whole"),
     ] {
         says(MINIMAL, &[set], &[&format!("--set {set}: "), part]);
     }
