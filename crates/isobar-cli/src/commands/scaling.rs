@@ -99,6 +99,12 @@ pub fn run(args: &BenchArgs, scaling: Scaling) -> Result<u8> {
     if matches!(case.problem, Problem::Heat(_)) {
         return Err(Failure::new("--scaling: not supported for heat equations; use a case of another kind"));
     }
+    if let (Scaling::Weak, [_, file, ..]) = (scaling, &case.inputs()[..]) {
+        return Err(Failure::new(format!(
+            "--scaling weak: changes the number of rows, and {} is an array for one grid; use --scaling strong, or a case without files",
+            file.display()
+        )));
+    }
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &case.inputs())?;
     let devices = Devices::of(args)?;
