@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::keys::keys;
 use crate::output::{OutputSection, read_output};
 use crate::overrides::Override;
+use crate::rhs::RhsKind;
 use crate::{Assembled, Document, Error, Problem, Result, explain, memory, reader};
 
 /// The sections of a case file.
@@ -31,6 +32,8 @@ pub struct Case {
     pub guess: FirstGuess,
     /// The files of `[output]`, in addition to those of the command line.
     pub output: OutputSection,
+    /// Notes about keys that are not used.
+    pub notes: Vec<String>,
 }
 
 /// `solver.guess`: the first guess of the iteration.
@@ -104,7 +107,8 @@ impl Case {
         let problem = Problem::read(&document, folder)?;
         let (solver, guess) = read_solver(&document)?;
         let output = read_output(&document, &problem, folder)?;
-        Ok(Self { path: path.to_path_buf(), problem, solver, guess, output })
+        let notes = unused(&document, &problem, &solver, guess);
+        Ok(Self { path: path.to_path_buf(), problem, solver, guess, output, notes })
     }
 
     /// Returns the file's name as the user wrote it.
@@ -199,6 +203,24 @@ pub(crate) fn read_options(document: &Document<'_>, apart: &[&str]) -> Result<So
     let solver: SolverOptions = document.read_without("solver", apart)?;
     solver.validate().map_err(|error| document.failure_of(error))?;
     Ok(solver)
+}
+
+/// Returns notes about keys that another key leaves without use. Those of methods are known when a solver is made.
+fn unused(document: &Document<'_>, problem: &Problem, solver: &SolverOptions, guess: FirstGuess) -> Vec<String> {
+    let mut notes = Vec::new();
+    let kind = problem.rhs_kind();
+    let has_random_state = guess == FirstGuess::Random || problem.begins_randomly();
+    if document.get("problem.rhs.seed").is_some() && kind != RhsKind::Random && !has_random_state {
+        let kind = kind.name();
+        notes.push(format!(
+            "problem.rhs.seed is not used by a right-hand side of kind \"{kind}\"; use \"random\" with it"
+        ));
+    }
+    if document.get("solver.deflation").is_some() && solver.deflation.is_none() {
+        let method = solver.method_name();
+        notes.push(format!("solver.deflation is not used by the method {method:?}; use \"deflated-cg\" with it"));
+    }
+    notes
 }
 
 /// Largest case file; `/dev/zero` never ends. B

@@ -7,8 +7,9 @@ use isobar::Shape;
 use isobar_io::Mesh;
 
 use crate::assembled::mesh_of;
-use crate::heat::HeatCase;
+use crate::heat::{HeatCase, Initial};
 use crate::helmholtz::HelmholtzCase;
+use crate::rhs::RhsKind;
 use crate::{Assembled, DiffusionCase, Document, Error, Result, explain, reader};
 
 /// The problem of a case.
@@ -60,6 +61,20 @@ impl Problem {
             Self::Diffusion(case) => case.rhs.seed,
             Self::Heat(case) => case.diffusion.rhs.seed,
         }
+    }
+
+    /// Returns the kind of its right-hand side.
+    pub(crate) fn rhs_kind(&self) -> RhsKind {
+        match self {
+            Self::Helmholtz(case) => case.rhs_kind(),
+            Self::Diffusion(case) => case.rhs_kind(),
+            Self::Heat(case) => case.diffusion.rhs_kind(),
+        }
+    }
+
+    /// Returns whether it begins with a random state.
+    pub(crate) fn begins_randomly(&self) -> bool {
+        matches!(self, Self::Heat(case) if case.section.initial == Initial::Random)
     }
 
     /// Returns the files that it reads.

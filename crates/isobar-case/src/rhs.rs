@@ -44,6 +44,18 @@ pub enum RhsKind {
 }
 
 impl RhsKind {
+    /// Returns its name in case files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Constant => "constant",
+            Self::Random => "random",
+            Self::Smooth => "smooth",
+            Self::Manufactured => "manufactured",
+            Self::File => "file",
+        }
+    }
+
     /// Returns the kind of f that is computed; nothing for f = 0 and for a file.
     pub(crate) fn computed(self) -> Option<problem::RhsKind> {
         match self {

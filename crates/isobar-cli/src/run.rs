@@ -89,6 +89,7 @@ fn solve_since(
         ranks::agree(ranks, compiling::watch(console, set_up))?;
     let setup = clock.elapsed().as_secs_f64();
     let mut description = solver.description().clone();
+    description.notes.extend_from_slice(solver.unused_options());
     let [vectors, coefficients] = ranks::sum(ranks, [description.bytes as f64, description.coefficient_bytes as f64])?
         .map(|bytes| bytes as usize);
     (description.bytes, description.coefficient_bytes) = (vectors, coefficients);

@@ -43,7 +43,7 @@ pub fn opening(case: &Case, description: &Description, footprint: &Footprint) ->
             }
         ),
     ));
-    lines.extend(description.notes.iter().map(|note| entry("note", note)));
+    lines.extend(description.notes.iter().chain(&case.notes).map(|note| entry("note", note)));
     lines.join("\n")
 }
 

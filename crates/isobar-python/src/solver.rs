@@ -43,7 +43,7 @@ impl Solver {
             None => system.options(),
         };
         let solver = py.detach(|| system.matrix.solver(&Device::parse(device, threads)?, &options)).map_err(raise)?;
-        let (label, description) = (Arc::new(system.label()), Mutex::new(Arc::new(solver.description().clone())));
+        let (label, description) = (Arc::new(system.label()), Mutex::new(Arc::new(described(&solver))));
         let inner = OfProcess::new("the solver", Mutex::new(solver));
         Ok(Self { inner, label, description, setup: clock.elapsed().as_secs_f64() })
     }
@@ -137,6 +137,13 @@ impl Solver {
     }
 }
 
+/// Returns the solver's description, with notes about options that it does not use.
+fn described(solver: &isobar::Solver) -> Description {
+    let mut description = solver.description().clone();
+    description.notes.extend_from_slice(solver.unused_options());
+    description
+}
+
 /// Returns the first guess.
 fn guess(from_u: bool) -> Guess {
     if from_u { Guess::Given } else { Guess::Zero }
@@ -172,10 +179,10 @@ impl Solver {
 
     /// Keeps the solver's description: a solve or an update may have replaced the method by a fallback.
     fn describe(&self, solver: &isobar::Solver) {
-        let (now, mut known) = (solver.description(), self.description.lock().unwrap_or_else(PoisonError::into_inner));
+        let (now, mut known) = (described(solver), self.description.lock().unwrap_or_else(PoisonError::into_inner));
         let named = |of: &Description| (of.method.clone(), of.preconditioner.clone(), of.precision, of.notes.len());
-        if named(now) != named(&known) {
-            *known = Arc::new(now.clone());
+        if named(&now) != named(&known) {
+            *known = Arc::new(now);
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct TimeStepper {
     /// The ranks, where there are several.
     ranks: Option<Arc<Ranks>>,
     shape: Shape,
+    /// Notes about options that its solver does not use.
+    unused: Vec<String>,
 }
 
 /// Runs `work` on all ranks together, or on this process alone.
@@ -53,7 +55,9 @@ impl TimeStepper {
             })
         };
         let inner = OfProcess::new("the time stepper", on_all(ranks.as_ref(), make)?);
-        Ok(Self { inner, ranks, shape })
+        let Description { method, preconditioner, .. } = inner.anywhere().description();
+        let unused = solver.unused_parts(method, preconditioner);
+        Ok(Self { inner, ranks, shape, unused })
     }
 
     /// Runs `work` on all ranks together.
@@ -195,6 +199,11 @@ impl TimeStepper {
     /// Describes the stepper: the device, the method, memory, and notes for the user.
     pub fn description(&self) -> &Description {
         self.inner.anywhere().description()
+    }
+
+    /// Returns notes about options that were given and that its solver did not use at the start.
+    pub fn unused_options(&self) -> &[String] {
+        &self.unused
     }
 }
 

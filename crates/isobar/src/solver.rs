@@ -22,6 +22,8 @@ use crate::process::OfProcess;
 pub struct Solver {
     inner: OfProcess<Inner>,
     shape: Shape,
+    /// Notes about options that it does not use.
+    unused: Vec<String>,
 }
 
 /// Builds a [`Solver`]. Everything has a default.
@@ -81,7 +83,11 @@ impl<M: Matrix> SolverBuilder<'_, M> {
         let device = self.device.map_or_else(|| Device::auto(None), Ok)?;
         device.require_process()?;
         let inner = self.matrix.make(&device, &self.options, self.preconditioner)?;
-        Ok(Solver { inner: OfProcess::new("the solver", inner), shape: self.matrix.grid() })
+        let mut solver =
+            Solver { inner: OfProcess::new("the solver", inner), shape: self.matrix.grid(), unused: Vec::new() };
+        let Description { method, preconditioner, .. } = solver.description();
+        solver.unused = self.options.unused_parts(method, preconditioner);
+        Ok(solver)
     }
 }
 
@@ -289,6 +295,11 @@ impl Solver {
     /// Describes the solver: the device, the method, the grids of multigrid, memory, and notes for the user.
     pub fn description(&self) -> &Description {
         each!(self.inner.anywhere(), solver => solver.description())
+    }
+
+    /// Returns notes about options that were given and that the solver does not use.
+    pub fn unused_options(&self) -> &[String] {
+        &self.unused
     }
 
     /// Measures the bytes a second that a copy of a vector of this size moves: the roofline of any solver.

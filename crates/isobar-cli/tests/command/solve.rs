@@ -7,7 +7,9 @@ use std::process::Stdio;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{Case, case, entries, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds};
+use crate::support::{
+    Case, assert_fails, case, entries, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds,
+};
 
 /// Solves a case of this repository; returns the exit status and the report.
 fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
@@ -149,6 +151,40 @@ fn a_reader_that_leaves_changes_nothing() {
 }
 
 #[test]
+fn keys_without_use_are_noted() {
+    let text = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"constant\"\n[grid]\nnx = 12\nny = 12\nnz = 12\n[diffusion]\nboundary = 0.0\n";
+    let run = Case::new(text);
+    let said = |sets: &[&str]| stdout(&run.run("solve", &overrides(sets)));
+    for (method, key, note) in [
+        ("multigrid", "solver.jacobi.relaxation=0.5", "solver.jacobi is not used by the method \"multigrid\""),
+        ("multigrid", "solver.form=textbook", "solver.form is not used by the method \"multigrid\""),
+        ("direct", "solver.multigrid.pre=2", "solver.multigrid is not used by the method \"direct\""),
+        ("cg", "solver.modes.sweeps=2", "solver.modes is not used by the method \"cg\""),
+        (
+            "cg",
+            "solver.deflation.stripes=bodies",
+            "solver.deflation is not used by the method \"cg\"; use \"deflated-cg\"",
+        ),
+        ("multigrid", "problem.rhs.seed=3", "problem.rhs.seed is not used by a right-hand side of kind \"constant\""),
+    ] {
+        let method = format!("solver.method={method}");
+        let without = said(&[&method]);
+        assert!(!without.contains("is not used by"), "{without}");
+        let with = said(&[&method, key]);
+        assert_eq!((with.contains(note), with.matches("is not used by").count()), (true, 1), "{with}");
+    }
+    for used in ["solver.guess=random", "problem.rhs.kind=random"] {
+        let text = said(&["problem.rhs.seed=3", used]);
+        assert!(!text.contains("is not used by"), "{text}");
+    }
+    // Time steps say so too.
+    let sets = overrides(&["heat.end_time=1e-3", "grid.nz=8", "solver.jacobi.relaxation=0.5"]);
+    let heat = ["solve", &case("heat.toml"), "--device", "cpu"];
+    let text = succeeded(&isobar([&heat[..], &sets].concat()).output().unwrap());
+    assert!(text.contains("solver.jacobi is not used by the method"), "{text}");
+}
+
+#[test]
 fn bench_scales_with_threads() {
     let folder = tempdir().unwrap();
     let report = folder.path().join("report.json");
@@ -174,6 +210,10 @@ fn bench_scales_with_threads() {
     assert!(stderr(&output).contains("weak"), "{}", stderr(&output));
     let heat = isobar(["bench", &case("heat.toml"), "--scaling", "weak"]).output().unwrap();
     assert!(stderr(&heat).contains("heat equations"), "{}", stderr(&heat));
+    let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 4\nny = 3\nnz = 1\n[diffusion]\ncoefficient = { file = \"k.npy\" }\nboundary = 0.0\n";
+    let files = Case::new(text).with("k.npy", npy("(1, 3, 4)", &[1.0; 12]));
+    assert_fails(&files.run("bench", &["--scaling", "weak"]), &["--scaling weak", "k.npy", "use --scaling strong"]);
+    succeeded(&files.run("bench", &["--scaling", "strong", "--threads", "1"]));
 }
 
 #[test]

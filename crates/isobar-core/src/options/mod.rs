@@ -4,6 +4,7 @@
 //! * [`multigrid`], [`modes`], [`jacobi`] and [`preconditioner`]: options of these parts,
 //! * [`CyclePrecision`]: the storage of cycles,
 //! * [`PointCycle`]: `[solver.jacobi]` resolved on a grid,
+//! * `unused`: notes about parts that a solver does not use,
 //! * [`heat`]: schemes and lengths of time steps.
 
 mod cycles;
@@ -14,6 +15,7 @@ pub mod modes;
 pub mod multigrid;
 mod point_cycle;
 pub mod preconditioner;
+mod unused;
 mod verdict;
 
 use serde::{Deserialize, Deserializer, Serialize};

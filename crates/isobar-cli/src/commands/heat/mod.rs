@@ -192,6 +192,7 @@ impl<'a> Run<'a> {
     /// Prints the problem, the device and the solver before the first step.
     fn open(&self, console: &mut Console) -> Result<()> {
         let mut description = self.stepper.description().clone();
+        description.notes.extend_from_slice(self.stepper.unused_options());
         let bytes = [description.bytes as f64, description.coefficient_bytes as f64];
         let [vectors, coefficients] = ranks::sum(self.ranks, bytes)?;
         (description.bytes, description.coefficient_bytes) = (vectors as usize, coefficients as usize);
