@@ -81,6 +81,9 @@ module isobar
      generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3, rhs_array
      !> Frees the problem. A variable that goes out of scope is freed by itself.
      procedure :: free => problem_free
+     procedure, private :: problem_assign
+     !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
+     generic :: assignment(=) => problem_assign
      final :: problem_finalize
   end type isobar_problem
 
@@ -98,6 +101,9 @@ module isobar
      procedure :: rows => ranks_rows
      !> Frees the ranks. Problems, solvers and runs made with them remain usable.
      procedure :: free => ranks_free
+     procedure, private :: ranks_assign
+     !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
+     generic :: assignment(=) => ranks_assign
      final :: ranks_finalize
   end type isobar_ranks
 
@@ -129,6 +135,9 @@ module isobar
      procedure :: report => solver_report
      !> Frees the solver. A variable that goes out of scope is freed by itself.
      procedure :: free => solver_free
+     procedure, private :: solver_assign
+     !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
+     generic :: assignment(=) => solver_assign
      final :: solver_finalize
   end type isobar_solver
 
@@ -178,6 +187,9 @@ module isobar
      procedure :: report => heat_report
      !> Frees the run. A variable that goes out of scope is freed by itself.
      procedure :: free => heat_free
+     procedure, private :: heat_assign
+     !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
+     generic :: assignment(=) => heat_assign
      final :: heat_finalize
   end type isobar_heat
 
@@ -674,6 +686,14 @@ contains
     self%handle = c_null_ptr
   end subroutine ranks_free
 
+  subroutine ranks_assign(self, other)
+    class(isobar_ranks), intent(inout) :: self
+    type(isobar_ranks), intent(in) :: other
+    if (c_associated(other%handle)) error stop &
+      "isobar: a copy of an isobar_ranks would free it twice; pass it as an argument"
+    call self%free()
+  end subroutine ranks_assign
+
   subroutine ranks_finalize(self)
     type(isobar_ranks), intent(inout) :: self
     call self%free()
@@ -763,6 +783,14 @@ contains
     call c_problem_free(self%handle)
     self%handle = c_null_ptr
   end subroutine problem_free
+
+  subroutine problem_assign(self, other)
+    class(isobar_problem), intent(inout) :: self
+    type(isobar_problem), intent(in) :: other
+    if (c_associated(other%handle)) error stop &
+      "isobar: a copy of an isobar_problem would free it twice; pass it as an argument"
+    call self%free()
+  end subroutine problem_assign
 
   subroutine problem_finalize(self)
     type(isobar_problem), intent(inout) :: self
@@ -1009,6 +1037,14 @@ contains
     self%handle = c_null_ptr
   end subroutine solver_free
 
+  subroutine solver_assign(self, other)
+    class(isobar_solver), intent(inout) :: self
+    type(isobar_solver), intent(in) :: other
+    if (c_associated(other%handle)) error stop &
+      "isobar: a copy of an isobar_solver would free it twice; pass it as an argument"
+    call self%free()
+  end subroutine solver_assign
+
   subroutine solver_finalize(self)
     type(isobar_solver), intent(inout) :: self
     call self%free()
@@ -1220,6 +1256,14 @@ contains
     call c_heat_free(self%handle)
     self%handle = c_null_ptr
   end subroutine heat_free
+
+  subroutine heat_assign(self, other)
+    class(isobar_heat), intent(inout) :: self
+    type(isobar_heat), intent(in) :: other
+    if (c_associated(other%handle)) error stop &
+      "isobar: a copy of an isobar_heat would free it twice; pass it as an argument"
+    call self%free()
+  end subroutine heat_assign
 
   subroutine heat_finalize(self)
     type(isobar_heat), intent(inout) :: self

@@ -10,7 +10,7 @@ program faces
   real(real64) :: by_tx(nx - 1, ny, nz), by_ty(nx, ny - 1, nz), by_tz(nx, ny, nz - 1), by_s(nx, ny, nz)
   real(real64) :: by_b(nx, ny, nz), ones(nx, ny, nz)
   real(real64) :: chain(1, 1, 1), ends(2, 1, 1), inflow(2, 1, 1), found(2, 1, 1), total
-  type(isobar_problem) :: problem
+  type(isobar_problem) :: problem, unmade
   type(isobar_solver) :: solver
   integer(c_int32_t) :: code
   integer :: failures = 0
@@ -45,6 +45,9 @@ program faces
   call expect(code == isobar_invalid, "negative extents")
   call problem%faces([nx, ny, nz], code=code)
   call expect(code == isobar_invalid, "no conductances")
+  problem = unmade
+  call problem%rhs(b, code=code)
+  call expect(code /= isobar_ok, "a problem that was freed by an assignment")
   print '(i0, a)', failures, " failures"
 
 contains

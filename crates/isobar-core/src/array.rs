@@ -236,7 +236,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Makes a view with strides (x, y, z) in elements.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the last element would lie outside `data`.
+    /// See [`ArrayViewMut::from_origin`].
     pub fn new(data: &'a mut [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
         // A stride beyond isize leaves any slice.
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
@@ -245,9 +245,17 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
-    /// [`Error::Shape`] if an element would lie outside `data`.
+    /// [`Error::Shape`] if an element would lie outside `data`; [`Error::Invalid`] where cells might share an element.
     pub fn from_origin(data: &'a mut [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
         let place = Place { origin, strides }.checked(data.len(), shape)?;
+        if !place.is_apart(shape) {
+            return Err(Error::invalid(
+                "array",
+                format!(
+                    "strides (x, y, z) = {strides:?}, by which cells may share a number in memory; give the result one for each cell"
+                ),
+            ));
+        }
         Ok(Self { data: Elements::to_write(data), owner: PhantomData, shape, place })
     }
 
@@ -292,22 +300,13 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Divides it into columns: each part may be written by a thread of its own.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a column, or elements of the array a number in memory.
+    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a column.
     pub fn into_parts(self, parts: &[Patch]) -> Result<Vec<Self>> {
         parts.iter().try_for_each(|&part| check_part(self.shape, part))?;
         let meet = |a: Slab, b: Slab| a.first < b.beyond && b.first < a.beyond;
         let shared = |a: &Patch, b: &Patch| meet(a.x, b.x) && meet(a.y, b.y);
         if parts.iter().enumerate().any(|(n, a)| parts[n + 1..].iter().any(|b| shared(a, b))) {
             return Err(Error::invalid("array", "parts that share a column; give each column to one part"));
-        }
-        if !self.place.is_apart(self.shape) {
-            return Err(Error::invalid(
-                "array",
-                format!(
-                    "strides (x, y, z) = {:?}, by which cells may share a number in memory; give the result one for each cell",
-                    self.place.strides
-                ),
-            ));
         }
         Ok(parts.iter().map(|part| self.with(part.shape(self.shape), self.place.at(part.origin()))).collect())
     }
@@ -335,9 +334,9 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Some((unsafe { self.data.slice_mut(origin..origin + self.shape.cells()) }, strides))
     }
 
-    /// Returns its layers, if they share no elements.
-    pub fn layers(&mut self) -> Option<Vec<ArrayViewMut<'_, T>>> {
-        self.place.is_apart(self.shape).then(|| (0..self.shape.nz).map(|k| self.slice(Axis::Z, k)).collect())
+    /// Returns its layers.
+    pub fn layers(&mut self) -> Vec<ArrayViewMut<'_, T>> {
+        (0..self.shape.nz).map(|k| self.slice(Axis::Z, k)).collect()
     }
 
     /// Returns the cells whose number along an axis is n; the caller sees to it that no two elements of slices are used at a time.
@@ -352,7 +351,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         self.with(self.shape.faces_on_side(axis), place)
     }
 
-    /// Calls `f(n, slice)` for the cells of each number along an axis, by all threads where these share no elements.
+    /// Calls `f(n, slice)` for the cells of each number along an axis, by all threads.
     pub fn for_each_slice(
         &mut self,
         execute: &impl Execute,
@@ -362,11 +361,8 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         T: Send + Sync,
     {
         let count = self.shape.extents()[axis as usize];
-        if self.place.is_apart(self.shape) {
-            let mut slices: Vec<_> = (0..count).map(|n| self.slice(axis, n)).collect();
-            return execute.for_each(&mut slices, f);
-        }
-        (0..count).for_each(|n| f(n, &mut self.slice(axis, n)));
+        let mut slices: Vec<_> = (0..count).map(|n| self.slice(axis, n)).collect();
+        execute.for_each(&mut slices, f);
     }
 
     /// Stores a line in x.

@@ -283,7 +283,8 @@ impl Cuda {
         }
         let export = |to| export_by(Array::c_order(shape), to);
         let is_worth_it = size_of::<S>() * shape.nx * shape.ny >= LAYER;
-        if let Some(mut layers) = target.layers().filter(|_| is_worth_it)
+        let mut layers = target.layers();
+        if is_worth_it
             && let Some(pieces) = layers.iter_mut().map(ArrayViewMut::as_c_order_mut).collect::<Option<Vec<_>>>()
         {
             return self.fetch_pieces(pieces, export);

@@ -39,9 +39,10 @@ impl Device {
     /// Uses `threads` threads.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for 0 threads, [`Error::Device`](crate::Error::Device)
-    /// where they cannot be started.
+    /// [`Error::Invalid`](crate::Error::Invalid) for 0 threads and for more than [`Device::most_threads`],
+    /// [`Error::Device`](crate::Error::Device) where they cannot be started.
     pub fn cpu_with_threads(threads: usize) -> Result<Self> {
+        check_threads(threads)?;
         Ok(Self::Cpu(Cpu::new(threads)?))
     }
 
@@ -209,13 +210,18 @@ impl Device {
 
     /// Returns the device of this name, having checked the number of threads.
     pub(crate) fn named(text: &str, threads: Option<usize>) -> Result<DeviceName> {
-        let most = Self::most_threads();
-        if let Some(threads) = threads.filter(|&threads| threads > most) {
-            let message = format!("{threads}; use a number from 1 to {most}, such as the number of cores");
-            return Err(Error::invalid("threads", message));
-        }
+        threads.map_or(Ok(()), check_threads)?;
         text.parse().map_err(|message| Error::invalid("device", format!("{text:?}; {message}")))
     }
+}
+
+fn check_threads(threads: usize) -> Result<()> {
+    let most = Device::most_threads();
+    if threads > most {
+        let message = format!("{threads}; use a number from 1 to {most}, such as the number of cores");
+        return Err(Error::invalid("threads", message));
+    }
+    Ok(())
 }
 
 /// A device by its name, not yet opened.
@@ -287,6 +293,7 @@ mod tests {
         assert!(matches!(Device::parse("cpu", Some(1)), Ok(Device::Cpu(_))));
         assert!(matches!(Device::parse("cpu", Some(0)), Err(Error::Invalid { .. })));
         assert!(matches!(Device::parse("cpu", Some(1_000_000)), Err(Error::Invalid { .. })));
+        assert!(matches!(Device::cpu_with_threads(usize::MAX), Err(Error::Invalid { .. })));
         assert!(Device::parse("auto", Some(1)).is_ok());
         for wrong in ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:0,0", "cuda:0 1"] {
             assert!(matches!(Device::parse(wrong, None), Err(Error::Invalid { .. })), "{wrong}");

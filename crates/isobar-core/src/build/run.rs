@@ -144,6 +144,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             error_estimate = error_estimate.map(|error| error + f64::from(f32::EPSILON) / 2.0);
             is_returned = residual.is_finite();
         }
+        if !fits {
+            // The array keeps what it had.
+            residual = initial;
+        }
         if !is_returned {
             // NaN must not outlive the solve.
             backend.clear(&mut self.u)?;

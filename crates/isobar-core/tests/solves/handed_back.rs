@@ -105,6 +105,23 @@ fn arrays_in_single_precision_are_judged_as_they_are() {
     assert!((outcome.relative_residual - 1.0).abs() < 1e-12, "{outcome:?}");
 }
 
+/// Where the solution does not fit into double precision, the array keeps what it had, and the residual is that of it.
+#[test]
+fn the_residual_is_that_of_an_array_left_alone() {
+    let shape = Shape::new(8, 8, 8);
+    let field = (0..shape.cells()).map(|n| 1e-160 * (1.0 + (n % 5) as f64)).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+    problem.boundary = [FIXED; 3];
+    let stencil = problem.stencil().unwrap();
+    for method in [Method::Auto, Method::Multigrid, Method::Bicgstab, Method::Jacobi] {
+        let mut system =
+            System::new(&Reference, &stencil, &SolverOptions { method, ..SolverOptions::default() }).unwrap();
+        let (outcome, u) = solve(&mut system, shape, &vec![1e200; shape.cells()], None, false);
+        assert!(!outcome.is_returned && u.iter().all(|&u| u == 0.0), "{outcome:?}");
+        assert_eq!((outcome.stop, outcome.relative_residual), (Stop::Breakdown, 1.0));
+    }
+}
+
 /// Periodic directions of an odd number of cells are judged correctly, with tolerances near rounding.
 #[test]
 fn odd_periodic_directions_are_judged_as_they_are_handed_back() {
