@@ -57,7 +57,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     /// The coefficients of the last update, in the caller's order, until a solve has shown whether that choice suits them; not those in a caller's
     /// arrays on a GPU, whose numbers may have changed.
     pub(super) latest: Option<S>,
-    /// Whether the choice for the latest coefficients is another one, as a slow solve has found.
+    /// Whether a solve was slow and another solver would be chosen for the latest coefficients.
     pub(super) is_outdated: bool,
     /// Whether a direct solve was chosen for former coefficients.
     pub(super) was_direct: bool,

@@ -1,4 +1,4 @@
-//! New coefficients: what is made of them is updated, or the whole solver is made anew where the choice for them is another one.
+//! New coefficients: everything that depends on them is updated, or the whole solver is made anew if another one suits them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::stencil::{Stencil, Supports, Update};
 use crate::{Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Chooses the method for a matrix on the solver's grid, its own preconditioner or that of the options.
+    /// Chooses method and preconditioner for a matrix on the solver's grid, where the options leave them open. `is_own` is whether the caller has
+    /// a preconditioner, `is_set_up` whether directions were reordered for cycles.
     pub(super) fn beginning(
         backend: &B,
         stencil: &S,
@@ -168,7 +169,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             })
     }
 
-    /// Continues a solve by a solver made anew for the latest coefficients.
+    /// Makes the solver anew for the latest coefficients and continues the solve from the current u, which it writes to the caller's array first.
     pub(super) fn go_on_anew(
         &mut self,
         rhs: Source<'_>,

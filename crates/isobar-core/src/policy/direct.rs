@@ -12,9 +12,10 @@ pub(crate) const MOSTLY_OPEN: f64 = 0.6;
 const MOST_SPREAD: f64 = 0.3;
 /// …or this, where directions cross, as multigrid then takes hundreds of iterations.
 const MOST_SPREAD_CROSSING: f64 = 1.1;
-/// The largest coefficient over the smallest for which closed cells may be open in the box: with more, what joins regions there may hardly join
-/// them in the matrix. Such errors leave small residuals, and conjugate gradients do not see their eigenvalues before they converge: with 10⁶ errors
-/// were up to 3000 times as large as estimated, in one of twelve random problems of 20 % closed cells.
+/// The largest contrast of coefficients with which the box is tried where cells are closed. In the box these are open, so that it couples regions
+/// that the matrix with a larger contrast hardly couples. Errors that differ between such regions leave small residuals, and conjugate gradients do
+/// not see their eigenvalues before they converge: with a contrast of 10⁶ errors were up to 3000 times as large as estimated, in one of twelve random
+/// problems of 20 % closed cells.
 const MOST_CONTRAST_CLOSED: f64 = 1e3;
 
 /// The most iterations with the nearest box that are worth their time: one takes a third to a fifth of the time of one with

@@ -29,8 +29,7 @@ const PROBE_SIMPLE: usize = 15;
 /// and its setup as long as ten.
 const SLOW_SIMPLE: f64 = 25.0;
 
-/// Iterations in which a solver chosen for other coefficients must show its pace, and keep it from then on, so that the choice is not examined
-/// again.
+/// Iterations in which a solver that was chosen for other coefficients must show its pace, and keep it from then on; else the choice is examined again.
 const PROBE_OLD: usize = 10;
 /// The pace is too slow where the tolerance would take this many iterations: a solver for these coefficients is made in the time of ten.
 const SLOW_OLD: f64 = 20.0;
