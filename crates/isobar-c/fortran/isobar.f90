@@ -83,7 +83,7 @@ module isobar
      procedure :: free => problem_free
      procedure, private :: problem_assign
      !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
-     generic :: assignment(=) => problem_assign
+     generic, public :: assignment(=) => problem_assign
      final :: problem_finalize
   end type isobar_problem
 
@@ -103,7 +103,7 @@ module isobar
      procedure :: free => ranks_free
      procedure, private :: ranks_assign
      !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
-     generic :: assignment(=) => ranks_assign
+     generic, public :: assignment(=) => ranks_assign
      final :: ranks_finalize
   end type isobar_ranks
 
@@ -137,7 +137,7 @@ module isobar
      procedure :: free => solver_free
      procedure, private :: solver_assign
      !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
-     generic :: assignment(=) => solver_assign
+     generic, public :: assignment(=) => solver_assign
      final :: solver_finalize
   end type isobar_solver
 
@@ -189,7 +189,7 @@ module isobar
      procedure :: free => heat_free
      procedure, private :: heat_assign
      !> Stops the program unless the other variable is unmade: both would free the same. Pass it as an argument instead.
-     generic :: assignment(=) => heat_assign
+     generic, public :: assignment(=) => heat_assign
      final :: heat_finalize
   end type isobar_heat
 
