@@ -179,10 +179,11 @@ impl Solver {
 
     /// Keeps the solver's description: a solve or an update may have replaced the method by a fallback.
     fn describe(&self, solver: &isobar::Solver) {
-        let (now, mut known) = (described(solver), self.description.lock().unwrap_or_else(PoisonError::into_inner));
-        let named = |of: &Description| (of.method.clone(), of.preconditioner.clone(), of.precision, of.notes.len());
-        if named(&now) != named(&known) {
-            *known = Arc::new(now);
+        let (now, mut known) = (solver.description(), self.description.lock().unwrap_or_else(PoisonError::into_inner));
+        let named = |of: &Description| (of.method.clone(), of.preconditioner.clone(), of.precision);
+        let notes = now.notes.len() + solver.unused_options().len();
+        if (named(now), notes) != (named(&known), known.notes.len()) {
+            *known = Arc::new(described(solver));
         }
     }
 }

@@ -192,8 +192,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             stages[count] = stage;
             count += 1;
         }
-        // Half sweeps read the other colour's halo, which they do not write, and the step after them the last one's; a colour of cells has columns
-        // of both colours.
+        // Each stage reads the halo of the colour that was relaxed last; a colour of cells has columns of both colours.
         let first_half = usize::from(before.is_some());
         let [first, second]: [&[Colour]; 2] = match relaxation.first {
             _ if is_by_points => [&Colour::BOTH; 2],
@@ -201,17 +200,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             Colour::Black => [&[Colour::Black], &[Colour::Red]],
         };
         let halves = 2 + usize::from(relaxation.returns);
-        let read = |s: usize| match s - first_half {
-            n if n == sweeps * halves => {
-                if relaxation.returns {
-                    first
-                } else {
-                    second
-                }
-            }
-            n if n % halves == 1 => first,
-            _ => second,
-        };
+        let relaxed = |n: usize| if n % halves == 1 { second } else { first };
+        let read = |s: usize| (s - first_half).checked_sub(1).map_or(second, relaxed);
         let from_start = before.is_none() && guess == Guess::Given;
         self.pass_on_part(workspace, &stages[..count], from_start, |s, inside| {
             self.cpu().fill_while(filled, read(s), inside)

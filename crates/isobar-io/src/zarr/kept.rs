@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::store::{Array, Store};
 use super::{coordinate, field_array, positions, series::array_of};
@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh) -> R
         return fail(format!("its frames have {found} cells, and this run's {nx}×{ny}×{nz}"));
     }
     let count = lengths[0] as usize;
-    if json!(numbers(&time)) != json!([count]) || field != array_of(name, shape, count).metadata() {
+    if numbers(&time) != [count as u64] || field != array_of(name, shape, count).metadata() {
         return fail("its arrays are stored in another way, by another version of isobar".to_owned());
     }
     let store = Store::new(path);
