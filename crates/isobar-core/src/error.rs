@@ -87,6 +87,15 @@ impl Error {
         Self::Shape { what: what.into(), found: found.to_string(), expected: expected.to_string() }
     }
 
+    /// Says which array it is whose shape is wrong.
+    #[must_use]
+    pub fn of_array(self, name: &str) -> Self {
+        match self {
+            Self::Shape { found, expected, .. } => Self::Shape { what: name.into(), found, expected },
+            other => other,
+        }
+    }
+
     /// Fails where a shape or a length is not the one that is needed.
     ///
     /// # Errors
@@ -107,9 +116,9 @@ impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.0.abs();
         if size == 0.0 || (1e-4..1e6).contains(&size) || !size.is_finite() {
-            write!(f, "{}", self.0)
+            fmt::Display::fmt(&self.0, f)
         } else {
-            write!(f, "{:e}", self.0)
+            fmt::LowerExp::fmt(&self.0, f)
         }
     }
 }
@@ -154,6 +163,7 @@ mod tests {
         ] {
             assert_eq!(Number(value).to_string(), text);
         }
+        assert_eq!(format!("{:.1}, {:.1}", Number(9.04), Number(6.5513e20)), "9.0, 6.6e20");
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Batch {
 }
 
 /// The result of a solve, judged by the true residual.
+#[must_use = "a solve may end without convergence, which is no error; ask `converged`"]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The reason why it ended.

@@ -289,5 +289,6 @@ pub(crate) fn measure(
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
     let fields = axes.iter().map(|&(field, _)| field).max().map_or(0, |last| last + 1);
     let (jump, has_closed, crosses) = (look.jump, look.has_zeros, stencil.crossing().is_strong());
-    Ok(Some(Measures { stiffness, contrast, jump, has_closed, most, fields, crosses }))
+    let hold = stencil.hold_of_shift(most, || look.shift);
+    Ok(Some(Measures { stiffness, contrast, jump, has_closed, most, fields, crosses, hold }))
 }

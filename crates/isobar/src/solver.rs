@@ -6,7 +6,8 @@ use isobar_core::build::{Arrays, Balance, Description, of_system, solve_many};
 use isobar_core::options::Compatibility;
 use isobar_core::precond::OwnPreconditioner;
 use isobar_core::prelude::{
-    Error, Guess, Method, Observer, Outcome, Precision, Preconditioner, Result, Shape, SolverOptions, ignore,
+    Error, Guess, Method, Observer, Outcome, Precision, Preconditioner, Result, Shape, SolverOptions, Source, Target,
+    ignore,
 };
 
 use crate::arrays::{Input, Output};
@@ -140,7 +141,7 @@ impl Solver {
         guess: Guess,
         observer: &mut Observer<'_>,
     ) -> Result<Outcome> {
-        let (rhs, u) = (rhs.source(self.shape)?, u.target(self.shape)?);
+        let (rhs, u) = pair(self.shape, rhs, u)?;
         each!(self.inner.get_mut()?, solver => solver.solve(rhs, u, guess, observer))
     }
 
@@ -179,7 +180,7 @@ impl Solver {
         guess: Guess,
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>> {
-        let arrays = systems.into_iter().map(|(rhs, u)| Ok((rhs.source(self.shape)?, u.target(self.shape)?)));
+        let arrays = systems.into_iter().map(|(rhs, u)| pair(self.shape, rhs, u));
         let arrays = arrays.enumerate().map(|(n, arrays)| arrays.map_err(|error| of_system(n, error)));
         self.solve_all(arrays.collect::<Result<_>>()?, guess, observer, &|(rhs, u), solve| solve(*rhs, u.reborrow()))
     }
@@ -200,7 +201,8 @@ impl Solver {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape; the errors of the device.
     pub fn apply<'a>(&mut self, u: impl Input<'a>, v: impl Output<'a>) -> Result<()> {
-        let (u, v) = (u.source(self.shape)?, v.target(self.shape)?);
+        let u = u.source(self.shape).map_err(|error| error.of_array("u"))?;
+        let v = v.target(self.shape).map_err(|error| error.of_array("v"))?;
         each!(self.inner.get_mut()?, solver => solver.apply(u, v))
     }
 
@@ -215,7 +217,8 @@ impl Solver {
         if iterations == 0 {
             return Err(Error::invalid("iterations", "0; use 1 or more"));
         }
-        let (r, z) = (r.source(self.shape)?, z.target(self.shape)?);
+        let r = r.source(self.shape).map_err(|error| error.of_array("r"))?;
+        let z = z.target(self.shape).map_err(|error| error.of_array("z"))?;
         each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))
     }
 
@@ -306,6 +309,15 @@ impl Solver {
     pub fn copy_bandwidth(&self) -> Result<f64> {
         each!(self.inner.get()?, solver => solver.copy_bandwidth())
     }
+}
+
+/// Returns views of a right-hand side and a solution.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) where a slice has another length, naming the array.
+fn pair<'a>(shape: Shape, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<(Source<'a>, Target<'a>)> {
+    let rhs = rhs.source(shape).map_err(|error| error.of_array("the right-hand side"))?;
+    Ok((rhs, u.target(shape).map_err(|error| error.of_array("the solution"))?))
 }
 
 impl fmt::Debug for Solver {

@@ -144,15 +144,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
-                "conjugate gradients need a symmetric operator, and advection makes this one non-symmetric; use \
-                 \"bicgstab\" or \"multigrid\"",
+                "conjugate gradients need a symmetric matrix, and this one is not; use \"auto\" or \"bicgstab\"",
             ));
         }
         if !stencil.is_symmetric() && options.method == Method::Modes {
             return Err(Error::invalid(
                 "solver.method",
-                "vertical modes are those of a symmetric operator, and advection makes this one non-symmetric; use \
-                 \"multigrid\", or \"bicgstab\" with the preconditioner \"modes\"",
+                "vertical modes are those of a symmetric matrix, and this one is not, by advection; use \"multigrid\", or \
+                 \"bicgstab\" with the preconditioner \"modes\"",
             ));
         }
         if options.method != Method::Direct {

@@ -1,7 +1,7 @@
 //! Points, the hybrid smoother or lines for diffusion, and the precision of its cycles, by measures of its coefficients.
 
 use super::Choice;
-use crate::error::Result;
+use crate::error::{Number, Result};
 use crate::options::{CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
 
 /// The largest ratio of the couplings of two directions for relaxation of points.
@@ -27,6 +27,10 @@ const MOST_MEETING_SINGLE: f64 = 1e3;
 /// precision.
 pub const MOST_SINGLE: f64 = 1e12;
 
+/// The weakest hold of a constant for single precision. A right-hand side that does not sum to zero moves a solution by its mean over that hold, and
+/// rounding of such a constant, times the couplings, is a residual that cycles cannot see.
+const WEAKEST_SINGLE: f64 = 3e-9;
+
 /// Measures of coefficients that decide on relaxation of points and on precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measures {
@@ -44,6 +48,9 @@ pub struct Measures {
     pub fields: usize,
     /// Whether the direction of the strongest couplings changes over the grid.
     pub crosses: bool,
+    /// What holds a constant, 1ᵀA1 for each cell, over the largest coefficient, where that is the shift alone; infinite where a side is fixed, or
+    /// where nothing holds it, as residuals then have no mean.
+    pub hold: f64,
 }
 
 impl Measures {
@@ -56,7 +63,8 @@ impl Measures {
         } else if crosses {
             no(super::direct::CROSSES.into())
         } else if stiffness > MOST_STIFF {
-            no(format!("couplings of one direction are {stiffness:.1} times another's, more than {MOST_STIFF}"))
+            let times = Number(stiffness);
+            no(format!("couplings of one direction are {times:.1} times another's, more than {MOST_STIFF}"))
         } else if contrast > MOST_CONTRAST {
             no(format!("coefficients differ by a factor of {contrast:.1e}, more than {MOST_CONTRAST}"))
         } else if jump > MOST_JUMP {
@@ -73,12 +81,17 @@ impl Measures {
 
     /// Returns in which precision cycles may precondition conjugate gradients in double precision, and why.
     pub fn cycles(&self) -> (CyclePrecision, String) {
-        let Self { stiffness, contrast, jump, most, fields, .. } = *self;
+        let Self { stiffness, contrast, jump, most, fields, hold, .. } = *self;
         let double = |what: String| (CyclePrecision::F64, format!("cycles in double precision: {what}"));
         let single = |what: String| (CyclePrecision::F32, format!("cycles in single precision: {what}"));
         let (apart, meeting) = (contrast * stiffness, jump * stiffness);
         if !(1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most) {
             double(format!("couplings of {most:.1e} are near the ends of single precision"))
+        } else if hold < WEAKEST_SINGLE {
+            double(format!(
+                "a constant is held by {hold:.1e} of the largest coupling, less than {WEAKEST_SINGLE:.0e}, so that it can be large beside the rest of \
+                 the solution"
+            ))
         } else if apart <= MOST_CONTRAST_SINGLE {
             single(format!("couplings differ by a factor of about {apart:.1e}, at most {MOST_CONTRAST_SINGLE:.0e}"))
         } else if fields == 1 && meeting <= MOST_MEETING_SINGLE && apart <= MOST_SINGLE {
@@ -204,12 +217,14 @@ mod tests {
 
     #[test]
     fn cycles_are_in_single_precision_where_couplings_fit() {
-        let of = |most: f64, contrast: f64, jump: f64, stiffness: f64, fields: usize| {
+        let held = |hold: f64, most: f64, contrast: f64, jump: f64, stiffness: f64, fields: usize| {
             let (precision, why) =
-                Measures { stiffness, contrast, jump, has_closed: true, most, fields, crosses: false }.cycles();
+                Measures { stiffness, contrast, jump, has_closed: true, most, fields, crosses: false, hold }.cycles();
             assert_eq!(precision == CyclePrecision::F32, why.contains("cycles in single precision"), "{why}");
             precision
         };
+        let of = |most, contrast, jump, stiffness, fields| held(1.0, most, contrast, jump, stiffness, fields);
+        assert_eq!(held(1e-9, 1.0, 10.0, 10.0, 1.0, 1), CyclePrecision::F64);
         for [contrast, jump, stiffness] in [[1e3, 1e3, 10.0], [1e4, 1e4, 1.0], [1e9, 100.0, 10.0], [1e12, 30.0, 1.0]] {
             assert_eq!(of(1.0, contrast, jump, stiffness, 1), CyclePrecision::F32);
         }

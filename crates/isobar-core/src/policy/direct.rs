@@ -1,5 +1,7 @@
 //! A direct solve where that pays, and the nearest box as a preconditioner.
 
+use crate::error::Number;
+
 /// Cycles with multigrid take longest where cells are inactive, where couplings of one direction are this many times another's…
 const THIN: f64 = 10.0;
 /// …and where in some cells one direction's couplings are this many times another's, and the reverse in others…
@@ -91,7 +93,7 @@ impl Hardness {
             let [least, most] = MOST_ITERATIONS_CROSSING;
             (CROSSES.into(), (2.0 * self.crossing.sqrt()).clamp(least, most))
         } else {
-            (format!("couplings of one direction are {:.1} times another's", self.stiffness), MOST_ITERATIONS)
+            (format!("couplings of one direction are {:.1} times another's", Number(self.stiffness)), MOST_ITERATIONS)
         };
         let why = format!("{:.0} % of the cells are open and like those of a box, and {couplings}", 100.0 * open);
         (open >= MOSTLY_OPEN && spread <= self.most_spread()).then_some(Trial { factors, why, most_iterations })

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::crossing::Crossing;
 use super::point_levels::{ends_small, steps};
-use super::{Coefficients, Diffusion, Stencil};
+use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Nearest, Separable};
 use crate::execute::map_pieces;
 use crate::options::SolverOptions;
@@ -127,7 +127,22 @@ impl Diffusion {
         let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, has_closed, fields.len(), is_hybrid);
         let jump = if needs_jump { self.largest_jump() } else { contrast };
         let crosses = self.crossing().is_strong();
-        Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len(), crosses })
+        let hold = self.hold_of_shift(most, || {
+            let numbers = self.stored_shift().unwrap_or_default();
+            map_pieces(&Host, numbers, |_, piece| piece.iter().sum::<f64>()).into_iter().sum()
+        });
+        Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len(), crosses, hold })
+    }
+
+    /// Returns [`Measures::hold`], given the largest coefficient and how to sum the shift.
+    #[doc(hidden)]
+    pub fn hold_of_shift(&self, most: f64, sum: impl FnOnce() -> f64) -> f64 {
+        let has_fixed = self.sides().as_flattened().contains(&Side::Fixed);
+        if has_fixed || !self.has_shift() || most == 0.0 {
+            return f64::INFINITY;
+        }
+        let hold = sum() / (Stencil::shape(self).cells() as f64 * most);
+        if hold > 0.0 { hold } else { f64::INFINITY }
     }
 
     /// Returns the largest coefficient of open cells over the smallest, of one field.
@@ -232,7 +247,6 @@ mod tests {
     use crate::direct::{may_be_near, nearest};
     use crate::policy::direct::MOSTLY_OPEN;
     use crate::problem::{Coefficient, DiffusionProblem, Spacing, random};
-    use crate::stencil::Side;
     use crate::stencil::diffusion_stencil::DiffusionRows;
     use crate::stencil::orientation::Orientation;
     use crate::stencil::turns::Turns;
@@ -313,7 +327,8 @@ mod tests {
                 has_closed: false,
                 most: 6.0,
                 fields: 1,
-                crosses: false
+                crosses: false,
+                hold: f64::INFINITY,
             }
         );
         assert!(even.verdict().0);

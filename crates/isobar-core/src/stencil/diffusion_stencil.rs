@@ -125,6 +125,12 @@ impl Stencil for Diffusion {
                  unequal widths of cells",
             ));
         }
+        if self.has_shift() != new.has_shift() && form(self) == (0, [0; 3]) {
+            return Err(Error::invalid(
+                "faces.shift",
+                "a shift where there was none, or none where there was; make a new solver, or begin with a shift of 0",
+            ));
+        }
         if self.has_shift() != new.has_shift() {
             return Err(Error::invalid(
                 "diffusion.reaction",

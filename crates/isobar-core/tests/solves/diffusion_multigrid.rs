@@ -258,3 +258,21 @@ fn a_symmetric_cycle_gives_the_spectrum() {
     let spectrum = outcome.spectrum.unwrap();
     assert!(spectrum.condition() < 3.0, "{spectrum:?}");
 }
+
+/// A constant that almost nothing holds is large beside the rest of the solution, where single precision has no room for the rest: on
+/// its own it took 45 iterations.
+#[test]
+fn constants_that_little_holds_are_in_double_precision() {
+    for (reaction, is_double) in [(0.1, false), (1e-4, true), (1e-6, true)] {
+        let mut problem = bubbly(Shape::new(24, 20, 16), 1e3);
+        problem.boundary = [[Boundary::default(); 2]; 3];
+        problem.reaction = Some(vec![reaction; problem.shape.cells()]);
+        let stencil = problem.stencil().unwrap();
+        let options = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options() };
+        let system = System::new(&Reference, &stencil, &options).unwrap();
+        let why = system.description().notes.join("; ");
+        assert_eq!(why.contains("cycles in double precision"), is_double, "{reaction}: {why}");
+        let count = iterations(&problem, &SolverOptions { tolerance: 1e-6, ..options });
+        assert!(count <= 12, "{reaction}: {count}");
+    }
+}

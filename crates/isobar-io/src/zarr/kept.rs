@@ -1,7 +1,7 @@
 //! Frames of an earlier store that a continued run keeps.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh) -> R
             return fail(format!("its cells are at other places: {} differs", array.name));
         }
     }
-    numbers_of(&store, &coordinate("time", &vec![0.0; count], None, "").0, count)
+    numbers_of(&store, &coordinate("time", &[], None, "").0, count)
 }
 
 /// Returns the metadata of an array.
@@ -52,14 +52,19 @@ fn metadata(store: &Path, name: &str) -> Option<Value> {
     serde_json::from_slice(&fs::read(store.join(name).join("zarr.json")).ok()?).ok()
 }
 
-/// Returns the values of an array of one chunk. A chunk of zeros has no file.
+/// Returns the values of an array of one chunk. A chunk of zeros has no file, which only one number may be here.
 fn numbers_of(store: &Store, array: &Array<'_>, count: usize) -> Result<Vec<f64>> {
     let path = store.chunk(array.name, &[0]);
-    let mut bytes = vec![0; count * size_of::<f64>()];
-    match File::open(&path).and_then(|mut file| file.read_exact(&mut bytes)) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(Error::Read { path, source }),
-        _ => Ok(bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()),
+    let bytes = match fs::read(&path) {
+        Err(source) if source.kind() == ErrorKind::NotFound && count <= 1 => return Ok(vec![0.0; count]),
+        read => read.map_err(|source| Error::Read { path: path.clone(), source })?,
+    };
+    let values = bytes.as_chunks().0;
+    if values.len() != count {
+        let found = format!("{} holds {} numbers, and its metadata say {count}", array.name, values.len());
+        return Err(Error::NotContinuable { path, found });
     }
+    Ok(values.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect())
 }
 
 /// Puts the chunks of this many first frames into a new store: as links to the same files, where the disk has these. They are not written to again.

@@ -3,12 +3,13 @@
 #include "reduce.cuh"
 
 // For each number of Fields that a direction uses: the largest, and the largest inverse of a positive one; then the largest ratio between
-// positive neighbours, and 1 if any is not positive. Initially zero. Halo rows are included. Block 256, one warp per row; as many blocks as keep the GPU busy.
-KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
+// positive neighbours, and 1 if any is not positive. Initially zero. Halo rows are included. Then the sum of s, where there is a field of it, without halo rows.
+// Block 256, one warp per row; as many blocks as keep the GPU busy.
+KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result, double* partial, unsigned int* counter) {
     await_previous();
     constexpr int N = sizeof(Fields) / sizeof(T);
     const double never = __longlong_as_double(0x7ff0000000000000LL);
-    double most[N], least[N], jump = 1, closed = 0;
+    double most[N], least[N], jump = 1, closed = 0, shift[1] = {0};
 #pragma unroll
     for (int n = 0; n < N; n++) {
         most[n] = 0;
@@ -21,6 +22,7 @@ KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
         const bool is_last[2] = {j == last, k + 1 == LAYERS(op)};
         for (int i = lane; i < op.nx; i += 32) {
             const Fields here = load(op, place(op, i, j, k));
+            if (SHIFT && j >= 0 && j < op.ny) shift[0] += load_shift(op, place(op, i, j, k));
             const Fields beside[3] = {load(op, place(op, min(i + 1, op.nx - 1), j, k)), load(op, place(op, i, j + !is_last[0], k)),
                                       load(op, place(op, i, j, k + !is_last[1]))};
 #pragma unroll
@@ -47,4 +49,8 @@ KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
     }
     keep_most(result + 2 * N, jump);
     keep_most(result + 2 * N + 1, closed);
+    if (SHIFT) {
+        __shared__ double sums[8];
+        grid_sum<1>(shift, sums, partial, counter, result + 2 * N + 2);
+    }
 }
