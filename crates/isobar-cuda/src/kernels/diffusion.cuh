@@ -78,6 +78,14 @@ template <int AXIS, int UPPER> __device__ __forceinline__ bool on_fixed(int n, i
     return fixed(AXIS, UPPER) && (UPPER ? n + 1 == count : n == 0);
 }
 
+// The number that face<Z> reads, and what it reads that from.
+__device__ __forceinline__ T along_z(const Fields& h) { return h.f[STORED_FACES ? Z : FIELD_Z]; }
+__device__ __forceinline__ Fields of_along_z(T number) {
+    Fields h{};
+    h.f[STORED_FACES ? Z : FIELD_Z] = number;
+    return h;
+}
+
 template <int AXIS>
 __device__ __forceinline__ void add_sides(T& sum, const Stencil& op, const Fields& h, int n, int count) {
     if (on_fixed<AXIS, 0>(n, count)) sum += in_direction<AXIS>(ratio<AXIS>(op), h.f[FIELD_OF[AXIS]]);

@@ -69,6 +69,7 @@ impl SweepTile {
             // A warp's rows are then whole.
             65..=128 => (32, 8),
             129..=256 => (16, 8),
+            257..=384 => (16, 12),
             _ => (16, 16),
         };
         let chunks = layers.div_ceil(depth);

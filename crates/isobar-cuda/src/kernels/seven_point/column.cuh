@@ -38,6 +38,14 @@ struct Outside {
     T out, in;
 };
 
+// Whether values are read where there is no neighbour too, those of the column itself: loads without conditions can be issued at once. For
+// many layers a thread has no registers for so many.
+#ifdef SWEEP_DEPTH
+constexpr bool AT_ONCE = SWEEP_DEPTH <= 12;
+#else
+constexpr bool AT_ONCE = true;
+#endif
+
 template <bool NEIGHBOURS>
 __device__ __forceinline__ Outside outside(const Stencil& op, const Column& column, int k, Index at,
                                            const Fields& here, const T* __restrict__ u) {
@@ -52,8 +60,12 @@ __device__ __forceinline__ Outside outside(const Stencil& op, const Column& colu
                                        : face<Y>(op, here, h);
         const T t = column.has[n] ? between : T(0);
         sum.out += t;
-        // The value of a missing neighbour is undefined.
-        if (NEIGHBOURS) sum.in = fma(t, column.has[n] ? u[there] : T(0), sum.in);
+        if (NEIGHBOURS) {
+            // The value of a missing neighbour is undefined.
+            T beside = AT_ONCE || column.has[n] ? u[there] : T(0);
+            if (!column.has[n]) beside = T(0);
+            sum.in = fma(t, beside, sum.in);
+        }
     }
 #if !FLAT
     if (periodic(Z) && op.nz > 1 && (k == 0 || k + 1 == op.nz)) {

@@ -18,6 +18,7 @@
 //   void prefetch(op, at)   prefetches what load reads to L2.
 //   T face<AXIS>(op, lower, upper)     t between a cell and its upper neighbour in a direction, from the numbers of both;
 //   T face<AXIS>(ratio, lower, upper)  t with the common factor T ratio_once<AXIS>(op), for loops that read it once.
+//   T along_z(fields), Fields of_along_z(number)  the number that face<Z> reads of a cell, and fields of it.
 //   T load_shift(op, at)               s, without
 //   T sides(op, fields, i, j, k)       the contribution of the grid's sides to s in a cell, and
 //   bool on_side(op, i, j, k)          whether there is one.

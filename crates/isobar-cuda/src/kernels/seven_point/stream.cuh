@@ -1,8 +1,9 @@
 // A pass over all rows of the matrix, streaming along y: a thread has a pair of cells (2m, 2m + 1) in one layer, loads row
-// j + 1 while it computes row j, and carries faces in y from row to row. Neighbours in x are
-// in the warp's registers, except at the warp's ends; those in z come from the cache.
+// j + 1 while it computes row j, and carries faces in y from row to row. Neighbours in x are in the warp's registers, except at
+// the warp's ends; those in z are in shared memory, except at the block's: read by every warp, they took as much of the L2 cache's
+// bandwidth as all else.
 //
-// Block (32, rows). A warp processes `length` rows. Grid: x: ceil(ceil(nx / 2) / 32); flat: z: segments of rows, one per
+// Block (32, ROWS). A warp processes `length` rows. Grid: x: ceil(ceil(nx / 2) / 32); flat: z: segments of rows, one per
 // warp; otherwise y: layers, one per warp, z: segments.
 //
 // The computation of a pass is a struct with
@@ -63,6 +64,14 @@ __device__ __forceinline__ Fields down(const Fields& h) {
     return from;
 }
 
+#if !FLAT
+// A row's values for the layers below and above. There are two, in turn, so that a row takes one barrier.
+template <class V> struct Shared {
+    T h[ROWS][2][32];
+    V v[ROWS][2][32];
+};
+#endif
+
 template <class V> struct Pair {
     Fields h[2];
     V v[2];
@@ -76,12 +85,13 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
 #if FLAT
     const int k = 0, segment = blockIdx.z * blockDim.y + threadIdx.y;
 #else
-    const int k = blockIdx.y * blockDim.y + threadIdx.y, segment = blockIdx.z;
+    __shared__ Shared<V> shared[2];
+    const int k = blockIdx.y * ROWS + threadIdx.y, segment = blockIdx.z;
 #endif
     const int j0 = segment * length, j1 = min(j0 + length, ny);
-    // Whole warps return here: the shuffles below need all lanes, including those beyond the end of the row.
-    if (k >= nz || j0 >= ny) return;
-    const bool valid[2] = {m < pairs, 2 * m + 1 < op.nx};
+    // Whole warps return here, or blocks where these have barriers: the shuffles below need all lanes, including those beyond the end of the row.
+    if (j0 >= ny) return;
+    const bool inside = k < nz, valid[2] = {inside && m < pairs, inside && 2 * m + 1 < op.nx};
     const Index plane = half_plane(op), start = m + (Index)op.pitch * k;
     auto base = [&](int j, int s) { return start + plane * ((s ^ (j & 1)) + 2 * (Index)j); };
     auto pair = [&](int j, bool is_halo = false) {
@@ -128,6 +138,14 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
         }
     }
     for (int j = j0; j < j1; j++) {
+#if !FLAT
+        Shared<V>& layers = shared[(j - j0) & 1];
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            layers.h[threadIdx.y][s][lane] = along_z(here.h[s]);
+            layers.v[threadIdx.y][s][lane] = here.v[s];
+        }
+#endif
         if (j + AHEAD < j1) {
 #pragma unroll
             for (int s = 0; s < 2; s++)
@@ -147,7 +165,7 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
         if (lane == 0) {
             h_west = Fields{};
             v_west = V{};
-            if (m > 0 || (periodic(X) && op.nx > 1)) {
+            if (inside && (m > 0 || (periodic(X) && op.nx > 1))) {
                 Index at = base(j, 1) + (m > 0 ? -1 : pairs - 1);
                 h_west = load(op, at);
                 v_west = f.neighbour(at);
@@ -156,12 +174,15 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
         if (lane == 31 || m == pairs - 1) {
             h_east = Fields{};
             v_east = V{};
-            if (m + 1 < pairs || (periodic(X) && op.nx > 1 && m < pairs)) {
+            if (inside && (m + 1 < pairs || (periodic(X) && op.nx > 1 && m < pairs))) {
                 Index at = base(j, 0) + (m + 1 < pairs ? 1 : -m);
                 h_east = load(op, at);
                 v_east = f.neighbour(at);
             }
         }
+#if !FLAT
+        __syncthreads();
+#endif
         T t_west = face<X>(op, h_west, here.h[0]), t_between = face<X>(op, here.h[0], here.h[1]),
           t_east = face<X>(op, here.h[1], h_east);
 #pragma unroll
@@ -182,12 +203,18 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
             row.v[BELOW] = V{};
             row.v[ABOVE] = V{};
             if (valid[s]) {
-                if (k > 0 || (periodic(Z) && nz > 1)) {
+                if (k > 0 && threadIdx.y > 0) {
+                    h_below = of_along_z(layers.h[threadIdx.y - 1][s][lane]);
+                    row.v[BELOW] = layers.v[threadIdx.y - 1][s][lane];
+                } else if (k > 0 || (periodic(Z) && nz > 1)) {
                     Index at = row.at + (Index)op.pitch * (k > 0 ? -1 : nz - 1);
                     h_below = load(op, at);
                     row.v[BELOW] = f.neighbour(at);
                 }
-                if (k + 1 < nz || (periodic(Z) && nz > 1)) {
+                if (k + 1 < nz && threadIdx.y + 1 < ROWS) {
+                    h_above = of_along_z(layers.h[threadIdx.y + 1][s][lane]);
+                    row.v[ABOVE] = layers.v[threadIdx.y + 1][s][lane];
+                } else if (k + 1 < nz || (periodic(Z) && nz > 1)) {
                     Index at = row.at + (Index)op.pitch * (k + 1 < nz ? 1 : 1 - nz);
                     h_above = load(op, at);
                     row.v[ABOVE] = f.neighbour(at);

@@ -132,7 +132,8 @@ KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, const
     await_previous();
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         const T own = u[at];
-        // By differences, so that a constant gives exactly s u.
+        // By differences, so that a constant gives exactly s u. Without a neighbour the difference is that of the cell and itself: loads
+        // without conditions are issued at once.
         T sum = (load_shift(op, at) + sides(op, here, column.i, column.j, k)) * own;
 #pragma unroll
         for (int n = 0; n < 4; n++) {
@@ -142,10 +143,11 @@ KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, const
                               : n == EAST  ? face<X>(op, here, h)
                               : n == SOUTH ? face<Y>(op, h, here)
                                            : face<Y>(op, here, h);
-            sum += column.has[n] ? between * (own - u[there]) : T(0);
+            sum = fma(between, own - u[there], sum);
         }
-        if (k > 0) sum += face<Z>(op, load(op, at - op.pitch), here) * (own - u[at - op.pitch]);
-        if (k + 1 < op.nz) sum += face<Z>(op, here, load(op, at + op.pitch)) * (own - u[at + op.pitch]);
+        const Index below = at - (k > 0 ? op.pitch : 0), above = at + (k + 1 < op.nz ? op.pitch : 0);
+        sum = fma(face<Z>(op, load(op, below), here), own - u[below], sum);
+        sum = fma(face<Z>(op, here, load(op, above)), own - u[above], sum);
         r[at] = f[at] - sum;
     });
 }
