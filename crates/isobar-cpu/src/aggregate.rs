@@ -103,13 +103,9 @@ impl Aggregates {
         Ok(Self { layout, runs, first_runs, halo, parts, partial_sums: Mutex::new(vec![0.0; sums]) })
     }
 
-    /// Returns the runs of some planes: start, end and aggregate.
-    fn runs(&self, planes: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize, Option<usize>)> + '_ {
-        let runs = &self.runs[self.first_runs[planes.start]..=self.first_runs[planes.end]];
-        runs.windows(2).map(|pair| {
-            let id = pair[0].id;
-            (pair[0].start, pair[1].start, (id != AggregateMap::NONE).then_some(id as usize))
-        })
+    /// Returns the runs of some planes, and the next one, where the last ends.
+    fn runs(&self, planes: &std::ops::Range<usize>) -> &[Run] {
+        &self.runs[self.first_runs[planes.start]..=self.first_runs[planes.end]]
     }
 
     /// Writes plane `plane` of Z a, which may be a halo row; plane −1 is the row before the first.
@@ -164,22 +160,38 @@ pub struct AggregateMatrix {
     entries: Vec<f64>,
 }
 
-/// Σ x
-struct Sum<'a, T>(&'a [T]);
+/// Adds the sums of runs to those of their aggregates, counted from the aggregate `first`.
+struct AddSums<'a, T> {
+    entries: &'a [T],
+    runs: &'a [Run],
+    first: usize,
+    sums: &'a mut [f64],
+}
 
-impl<T: Real> WithSimd for Sum<'_, T> {
-    type Output = f64;
+impl<T: Real> WithSimd for AddSums<'_, T> {
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) -> f64 {
-        let (chunks, rest) = self.0.as_chunks::<32>();
-        let mut sums = [0.0; 32];
-        for chunk in chunks {
-            for lane in 0..32 {
-                sums[lane] += chunk[lane].to_f64();
+    fn with_simd<S: pulp::Simd>(self, _: S) {
+        let Self { entries, runs, first, sums } = self;
+        for pair in runs.windows(2) {
+            if pair[0].id == AggregateMap::NONE {
+                continue;
             }
+            let (chunks, rest) = entries[pair[0].start..pair[1].start].as_chunks::<32>();
+            let mut total = 0.0;
+            // Among closed cells most runs are short.
+            if !chunks.is_empty() {
+                let mut lanes = [0.0; 32];
+                for chunk in chunks {
+                    for lane in 0..32 {
+                        lanes[lane] += chunk[lane].to_f64();
+                    }
+                }
+                total = lanes.iter().sum();
+            }
+            sums[pair[0].id as usize - first] += total + rest.iter().map(|x| x.to_f64()).sum::<f64>();
         }
-        sums.iter().sum::<f64>() + rest.iter().map(|x| x.to_f64()).sum::<f64>()
     }
 }
 
@@ -217,11 +229,8 @@ impl AggregateBackend for Cpu {
             // SAFETY: each part has sums of its own.
             let sums = unsafe { shared.row_mut(part.sums as isize, part.ids.len()) };
             sums.fill(0.0);
-            for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
-                if let Some(aggregate) = aggregate {
-                    sums[aggregate - part.ids.start] += self.dispatch::<f64, _>(Sum(&entries[start..end]));
-                }
-            }
+            let runs = aggregates.runs(&part.planes);
+            self.dispatch::<f64, _>(AddSums { entries, runs, first: part.ids.start, sums });
         });
         sums.fill(0.0);
         for part in &aggregates.parts {
@@ -240,13 +249,14 @@ impl AggregateBackend for Cpu {
         assert_eq!(aggregates.layout.len(), y.entries().len(), "aggregates of another grid");
         let shared = Shared::of(y.entries_mut());
         aggregates.for_each_part(self, |part| {
-            for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
-                if let Some(aggregate) = aggregate {
-                    let a = T::from_f64(a[aggregate]);
-                    // SAFETY: runs do not overlap, and lie within vectors of their layout.
-                    for y in unsafe { shared.row_mut(start as isize, end - start) } {
-                        *y += a;
-                    }
+            for pair in aggregates.runs(&part.planes).windows(2) {
+                if pair[0].id == AggregateMap::NONE {
+                    continue;
+                }
+                let a = T::from_f64(a[pair[0].id as usize]);
+                // SAFETY: runs do not overlap, and lie within vectors of their layout.
+                for y in unsafe { shared.row_mut(pair[0].start as isize, pair[1].start - pair[0].start) } {
+                    *y += a;
                 }
             }
         });

@@ -57,10 +57,16 @@ pub(crate) fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }
 
+/// Returns whether there is a driver. It is searched for once a process: a hundred failing attempts to open files take half a millisecond.
+fn is_present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    // SAFETY: this only searches the library.
+    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
+}
+
 /// Loads and initialises the driver.
 pub(crate) fn start() -> Result<()> {
-    // SAFETY: this only searches the library.
-    if !unsafe { sys::is_culib_present() } {
+    if !is_present() {
         return Err(error("no NVIDIA driver (libcuda.so.1 not found); install one, or use the device \"cpu\""));
     }
     let version = version()?;
@@ -91,9 +97,7 @@ fn version() -> Result<i32> {
 
 /// Returns the newest major version of CUDA whose machine code the driver loads; `None` without a driver.
 pub(crate) fn newest_code() -> Option<u32> {
-    // SAFETY: this only searches the library.
-    let is_present = unsafe { sys::is_culib_present() };
-    is_present.then(version)?.ok().and_then(|version| u32::try_from(version / 1000).ok())
+    is_present().then(version)?.ok().and_then(|version| u32::try_from(version / 1000).ok())
 }
 
 /// Returns the number of GPUs.

@@ -38,9 +38,12 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    fn of(self, initial: f64, rhs: f64, tolerance: f64) -> f64 {
+    fn of(self, guess: Guess, initial: f64, rhs: f64, tolerance: f64) -> f64 {
+        /// The same for a first guess that solves the system already.
+        const SOLVED: f64 = 1e-13;
         let given = if self.is_capped { initial.min(rhs) } else { initial };
-        given.max(self.rounding * rhs / tolerance)
+        let rounding = if guess == Guess::Given { self.rounding.max(SOLVED) } else { self.rounding };
+        given.max(rounding * rhs / tolerance)
     }
 }
 
@@ -104,8 +107,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             (guess, initial) = (Guess::Zero, rhs);
             self.iteration.begin(&self.b, &mut self.u, guess)?;
         }
-        let reference = match self.options.norm {
-            Norm::Initial => self.bounds.of(initial, rhs, self.options.tolerance),
+        let mut reference = match self.options.norm {
+            Norm::Initial => self.bounds.of(guess, initial, rhs, self.options.tolerance),
             Norm::Rhs | Norm::Scaled => rhs,
         };
         let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
@@ -131,6 +134,17 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
+        // A first guess at the rounding of a solution leaves nothing to reduce, where that is more than `SOLVED`.
+        let is_relative_to_guess = self.options.norm == Norm::Initial && guess == Guess::Given;
+        if is_relative_to_guess && told.evidence.is_at_floor && residual <= tolerance * rhs {
+            monitor.rule(Stop::Converged);
+            told.notes.push(format!(
+                "rounding leaves {:.1e} of the residual of the first guess, and {:.1e} of the right-hand side, which is within the tolerance",
+                residual / initial,
+                residual / rhs
+            ));
+            reference = rhs;
+        }
         let mut error_estimate = self.relative_error(&monitor)?;
         let fits = self.bring_back(scaling)?;
         if !fits {

@@ -7,24 +7,21 @@ use crate::backend::AggregateBackend;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
 use crate::traffic::{self, StepTraffic};
-use crate::{Layout, Ratio, Real, Result, Scalar};
+use crate::{AggregateMap, Host, Layout, Real, Result};
 
-/// A scalar that is not read.
-const UNUSED: Scalar = Scalar::new(0);
-
-/// The preconditioner M⁻¹ inside a deflation of the constants Z of the connected components of a matrix, with E = Zᵀ A Z
-/// (diagonal: each component's shift):
+/// The preconditioner M⁻¹ with the constants of the connected components of a matrix, Z, as coarse vectors beside it:
 ///
-/// Q + (I − Q A) M⁻¹ (I − A Q),  Q = Z E⁻¹ Zᵀ,
+/// M⁻¹ + Z E⁻¹ Zᵀ,  E = Zᵀ A Z,
 ///
-/// with the mean of floating components removed before and after. Coarse grids do not separate components that are closer
-/// to each other than a coarse cell, and an almost free constant there is the slowest vector of all.
+/// which is diagonal, each component's shift, for components that little holds, with the mean of floating components removed before and after. Coarse grids do not separate
+/// components that are closer to each other than a coarse cell, and an almost free constant there is the slowest vector of all.
 ///
-/// A single component needs none of this. Where it floats, r has no mean but for rounding, since neither the right-hand
+/// Components of one cell are solved for exactly on every grid, and the largest one is on coarse grids, so neither needs this if it is held. Nor
+/// does a single component. Where it floats, r has no mean but for rounding, since neither the right-hand
 /// side nor A u has one; and the constant in z = M⁻¹ r changes neither A z nor ⟨r, z⟩. It is removed from the solution at
 /// the end, and from z where its norm matters, in [`project_out`](Preconditioner::project_out).
 ///
-/// Storage where there is more than one component: 2 n-vectors besides the preconditioner's own, 1 if all of them float.
+/// Storage where there are others: an n-vector besides the preconditioner's own.
 pub struct Pieces<B: AggregateBackend, T: Real> {
     inner: Box<dyn Preconditioner<B, T>>,
     operator: Arc<dyn AggregateOperator<B, T>>,
@@ -33,113 +30,88 @@ pub struct Pieces<B: AggregateBackend, T: Real> {
 
 struct Found<B: AggregateBackend, T: Real> {
     pieces: B::Aggregates,
-    /// 1 / E and −1 / E; 0 for floating components.
-    inverses: [B::AggregateVector; 2],
+    /// 1 / E of components that little holds; 0 for others.
+    inverses: B::AggregateVector,
     /// −1 / cells of floating components; 0 for others.
     means: B::AggregateVector,
-    /// Whether the constants of components that do not float are deflated.
-    deflates: bool,
-    /// Whether there are several components.
+    /// Whether there are components that little holds.
+    any_held: bool,
+    /// Whether an iteration needs this.
     several: bool,
     /// See [`Components::is_one_floating`].
     is_one_floating: bool,
     r: B::Vector<T>,
-    product: B::Vector<T>,
     sums: B::AggregateVector,
     scaled: B::AggregateVector,
     /// E⁻¹ Zᵀ r
     coarse: B::AggregateVector,
-    scalars: B::Scalars,
 }
 
 impl<B: AggregateBackend, T: Real> Found<B, T> {
     fn new(operator: &dyn AggregateOperator<B, T>, components: Option<Components>) -> Result<Option<Self>> {
         let Some(components) = components else { return Ok(None) };
         let is_one_floating = components.is_one_floating();
-        let count = components.all.count();
-        let floats = |piece: usize| !components.anchored[piece];
-        let several = count > 1;
-        if !several && !(0..count).any(floats) {
+        let Components { all, anchored } = components;
+        let sizes = all.sizes();
+        let largest = (0..sizes.len()).max_by_key(|&piece| sizes[piece]);
+        let may_count = |piece: usize| sizes[piece] > 1 && !(anchored[piece] && Some(piece) == largest);
+        let mut kept: Vec<_> = (0..sizes.len()).map(may_count).collect();
+        let mut held = vec![0.0; sizes.len()];
+        if (0..sizes.len()).any(|piece| kept[piece] && anchored[piece]) {
+            for (piece, [tie, diagonal]) in ties(operator, &all)?.into_iter().enumerate().filter(|&(n, _)| anchored[n])
+            {
+                kept[piece] &= tie > 0.0 && tie < WEAK * diagonal;
+                held[piece] = 1.0 / tie;
+            }
+        }
+        let count = kept.iter().filter(|kept| **kept).count();
+        if count == 0 {
             return Ok(None);
         }
-        let deflates = several && !(0..count).all(floats);
-        let sizes = components.all.sizes().into_iter().enumerate();
-        let means: Vec<f64> = sizes.map(|(n, size)| if floats(n) { -1.0 / size as f64 } else { 0.0 }).collect();
-        let (backend, layout) = (operator.backend(), operator.layout());
+        // The largest alone, if it floats, needs nothing during an iteration.
+        let several = count > 1 || largest.is_some_and(|largest| !kept[largest]);
+        let (backend, layout, pieces) = (operator.backend(), operator.layout(), all.of_kept(&kept, &Host));
         let numbers = |from: &[f64]| -> Result<B::AggregateVector> {
             let mut numbers = backend.aggregate_vector(count)?;
             backend.write_aggregated(from, &mut numbers)?;
             Ok(numbers)
         };
-        let space = |is_needed| if is_needed { Ok(*layout) } else { Layout::smallest() };
-        let (mut r, mut product) = (backend.zeros(&space(several)?)?, backend.zeros(&space(deflates)?)?);
-        let pieces = backend.aggregates(&operator.own_cells(components.all)?)?;
-        let (mut sums, mut inverses) = (backend.aggregate_vector(count)?, vec![0.0; count]);
-        if deflates {
-            // E = Zᵀ A Z, as A maps the constant of a component to its shift.
-            backend.add_aggregated(&pieces, &numbers(&vec![1.0; count])?, &mut r)?;
-            operator.apply(&mut r, &mut product)?;
-            backend.aggregate_sums(&product, &pieces, &mut sums)?;
-            let mut ties = vec![0.0; count];
-            backend.read_aggregated(&sums, &mut ties)?;
-            for ((inverse, tie), &anchored) in inverses.iter_mut().zip(ties).zip(&components.anchored) {
-                *inverse = if anchored && tie > 0.0 { 1.0 / tie } else { 0.0 };
-            }
-        }
-        let negative: Vec<f64> = inverses.iter().map(|inverse| -inverse).collect();
+        let of_kept = |piece: usize| (kept[piece], anchored[piece], sizes[piece] as f64, held[piece]);
+        let of_kept = (0..sizes.len()).map(of_kept).filter(|&(is_kept, ..)| is_kept);
+        let pair = |(_, is_held, size, held)| if is_held { (held, 0.0) } else { (0.0, -1.0 / size) };
+        let (inverses, means): (Vec<f64>, Vec<f64>) = of_kept.map(pair).unzip();
+        let any_held = inverses.iter().any(|&inverse| inverse > 0.0);
+        let pieces = backend.aggregates(&operator.own_cells(pieces)?)?;
+        let r = backend.zeros(&if several { *layout } else { Layout::smallest()? })?;
         Ok(Some(Self {
             pieces,
-            inverses: [numbers(&inverses)?, numbers(&negative)?],
+            inverses: numbers(&inverses)?,
             means: numbers(&means)?,
-            deflates,
+            any_held,
             several,
             is_one_floating,
             r,
-            product,
-            sums,
+            sums: backend.aggregate_vector(count)?,
             scaled: backend.aggregate_vector(count)?,
             coarse: backend.aggregate_vector(count)?,
-            scalars: backend.scalars()?,
         }))
     }
 
     fn apply(
         &mut self,
-        operator: &dyn AggregateOperator<B, T>,
+        backend: &B,
         inner: &mut dyn Preconditioner<B, T>,
         r: &B::Vector<T>,
         z: &mut B::Vector<T>,
     ) -> Result<()> {
-        let backend = operator.backend();
-        let Self { pieces, inverses: [inverse, _], means, sums, scaled, coarse, .. } = self;
+        let Self { pieces, inverses, means, sums, scaled, coarse, .. } = self;
         backend.aggregate_sums(r, pieces, sums)?;
+        backend.aggregate_scale(inverses, sums, coarse)?;
         backend.aggregate_scale(means, sums, scaled)?;
         backend.plus_aggregated(pieces, scaled, r, &mut self.r)?;
-        if self.deflates {
-            backend.aggregate_scale(inverse, sums, coarse)?;
-            if operator.subtracts_aggregated() {
-                operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED.of(&mut self.scalars))?;
-            } else {
-                backend.clear(&mut self.product)?;
-                backend.add_aggregated(pieces, coarse, &mut self.product)?;
-                operator.apply(&mut self.product, z)?;
-                backend.axpy(Ratio::ONE.negated(), z, &mut self.r, &self.scalars)?;
-            }
-        }
         inner.apply(&mut self.r, z)?;
-        if self.deflates {
-            // z keeps its means, which A maps to zero.
-            operator.apply(z, &mut self.product)?;
-        }
         self.remove_means(backend, z)?;
-        if self.deflates {
-            let Self { pieces, inverses: [_, negative], sums, scaled, coarse, product, .. } = self;
-            backend.aggregate_sums(product, pieces, sums)?;
-            backend.aggregate_scale(negative, sums, scaled)?;
-            backend.add_aggregated(pieces, coarse, z)?;
-            backend.add_aggregated(pieces, scaled, z)?;
-        }
-        Ok(())
+        if self.any_held { backend.add_aggregated(&self.pieces, &self.coarse, z) } else { Ok(()) }
     }
 
     /// Subtracts from z its means over floating components.
@@ -148,6 +120,36 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         backend.aggregate_scale(&self.means, &self.sums, &mut self.scaled)?;
         backend.add_aggregated(&self.pieces, &self.scaled, z)
     }
+}
+
+/// A component whose shift is less than this part of its diagonal has a constant that is reduced slowly.
+const WEAK: f64 = 0.05;
+
+/// Returns 1ᵀ A 1 and the sum of the diagonal of each component. With x = ±1 in turn, xᵀ A x is twice the latter less the former.
+fn ties<B: AggregateBackend, T: Real>(
+    operator: &dyn AggregateOperator<B, T>,
+    pieces: &AggregateMap,
+) -> Result<Vec<[f64; 2]>> {
+    let (backend, layout, shape) = (operator.backend(), operator.layout(), pieces.shape());
+    let halves = pieces.ids().iter().zip(shape.places()).map(|(&id, [i, j, k])| match id {
+        AggregateMap::NONE => id,
+        id => 2 * id + ((i + j + k) % 2) as u32,
+    });
+    let count = 2 * pieces.count();
+    let halves = backend.aggregates(&operator.own_cells(AggregateMap::new(shape, halves.collect(), count)?)?)?;
+    let mut numbers = backend.aggregate_vector(count)?;
+    let mut products = |sign: f64| -> Result<Vec<f64>> {
+        let (mut x, mut product) = (backend.zeros(layout)?, backend.zeros(layout)?);
+        backend.write_aggregated(&[1.0, sign].repeat(count / 2), &mut numbers)?;
+        backend.add_aggregated(&halves, &numbers, &mut x)?;
+        operator.apply(&mut x, &mut product)?;
+        backend.aggregate_sums(&product, &halves, &mut numbers)?;
+        let mut sums = vec![0.0; count];
+        backend.read_aggregated(&numbers, &mut sums)?;
+        Ok(sums.as_chunks().0.iter().map(|[red, black]| red + sign * black).collect())
+    };
+    let (ones, signs) = (products(1.0)?, products(-1.0)?);
+    Ok(ones.into_iter().zip(signs).map(|(tie, alternating)| [tie, 0.5 * (tie + alternating)]).collect())
 }
 
 impl<B: AggregateBackend, T: Real> Pieces<B, T> {
@@ -168,7 +170,7 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
 
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         match &mut self.found {
-            Some(found) if found.several => found.apply(&*self.operator, &mut *self.inner, r, z),
+            Some(found) if found.several => found.apply(self.operator.backend(), &mut *self.inner, r, z),
             _ => self.inner.apply(r, z),
         }
     }
@@ -214,17 +216,15 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
                 let vectors = self.operator.coefficient_vectors();
                 StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count)
             };
-            // The two sums and two additions, one of them to another vector.
-            steps.extend([step(traffic::NORM, 2.0), step(traffic::AXPY, 2.0)]);
-            if found.deflates {
-                steps.push(step(traffic::APPLY, 2.0));
-            }
+            // The two sums, and additions, one of them to another vector.
+            let additions = if found.any_held { 3.0 } else { 2.0 };
+            steps.extend([step(traffic::NORM, 2.0), step(traffic::AXPY, additions)]);
         }
         steps
     }
 
     fn workspace_bytes(&self) -> usize {
-        let vectors = self.found.as_ref().map_or(0, |found| usize::from(found.several) + usize::from(found.deflates));
+        let vectors = self.found.as_ref().map_or(0, |found| usize::from(found.several));
         vectors * self.operator.layout().len() * size_of::<T>() + self.inner.workspace_bytes()
     }
 }

@@ -36,7 +36,8 @@ impl Spacing {
             widths.fold([f64::INFINITY, 0.0_f64], |[least, most], width| [least.min(width), most.max(width)])
         });
         // A coupling is κ over the square of a width. Of a single cell all couplings are alike.
-        let of_pair = |[one, other]: [[f64; 2]; 2]| (other[1] / one[0]).min(one[1] / other[0]).powi(2);
+        let of_pair =
+            |[one, other]: [[f64; 2]; 2]| Crossing::factor((other[0] / one[1]).powi(2), (other[1] / one[0]).powi(2));
         Crossing::of([[x, y], [x, z], [y, z]].map(of_pair), shape)
     }
 

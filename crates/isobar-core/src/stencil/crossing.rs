@@ -24,6 +24,14 @@ impl Crossing {
     /// The pairs, in the order of the fields.
     pub(super) const PAIRS: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
 
+    /// Returns the factor of a pair, whose couplings have ratios from `least` to `most`: the geometric mean of the factors by which one exceeds
+    /// the other and is exceeded, if both are large. Widths that grow in one direction alone make one of them much larger than the other.
+    pub(crate) fn factor(least: f64, most: f64) -> f64 {
+        /// Smaller ones are those of a grid whose couplings are alike in places.
+        const LEAST: f64 = 4.0;
+        if most.min(1.0 / least) < LEAST { 0.0 } else { (most / least).sqrt() }
+    }
+
     /// Takes the factors of pairs on a grid; small ones, and those of single cells, are left out.
     pub(crate) fn of(factors: [f64; 3], shape: Shape) -> Self {
         let [x, y, z] = shape.extents().map(|n| n > 1);

@@ -80,7 +80,7 @@ impl Diffusion {
                     }
                 }
             }
-            most.min(1.0 / least)
+            Crossing::factor(least, most)
         };
         let factors = Crossing::PAIRS.map(|[d, e]| match self.coefficients() {
             Coefficients::Cells { fields, axes } if axes[d].0 != axes[e].0 => {

@@ -1,8 +1,8 @@
 //! The reported residual of a solve, compared with that of the returned solution.
 
-use isobar_core::conformance::arrays::{self, cg, distance, noise, norm, solve_into, without_mean};
+use isobar_core::conformance::arrays::{self, cg, distance, noise, norm, solve_again, solve_into, without_mean};
 use isobar_core::prelude::*;
-use isobar_core::problem::materials;
+use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::stencil::{Csr, StoredMatrix};
 
 fn solve<S: Stencil>(stencil: &S, options: &SolverOptions, b: &[f64]) -> (Outcome, Vec<f64>)
@@ -140,6 +140,30 @@ fn a_good_first_guess_is_projected() {
 }
 
 /// At the limit of double precision a solve stops, reports it, and returns an equally good iterate.
+/// A solution as the first guess is converged, also where the tolerance is relative to what it leaves: steady states of time steps are.
+#[test]
+fn a_solution_as_the_first_guess_is_converged() {
+    let shape = Shape::new(20, 16, 12);
+    for contrast in [1.0, 1e3, 1e7] {
+        let bubbles = Bubbles { count: 6, radius: 0.2, contrast, seed: 1 };
+        let field = materials::bubbles(shape, [1.0; 3], &bubbles).unwrap();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+        let stencil = problem.stencil().unwrap();
+        let rhs = problem.rhs(Some(RhsKind::Constant), 0, Weighting::Volume).unwrap();
+        let options =
+            SolverOptions { method: Method::Cg, norm: Norm::Initial, tolerance: 1e-5, ..SolverOptions::default() };
+        let mut system = System::new(&Reference, &stencil, &options).unwrap();
+        let mut u = vec![0.0; shape.cells()];
+        for n in 0..6 {
+            let guess = if n == 0 { Guess::Zero } else { Guess::Given };
+            let outcome = solve_again(&mut system, shape, &rhs, &mut u, guess).unwrap();
+            assert!(outcome.converged() && outcome.relative_residual <= 1e-5, "{contrast}, {n}: {outcome:?}");
+        }
+        assert!(distance(&apply(&stencil, &u), &rhs) <= 1e-9 * norm(&rhs), "{contrast}");
+    }
+}
+
 #[test]
 fn the_floor_is_named_and_returned() {
     let mut problem = DiffusionProblem::new(
