@@ -86,6 +86,15 @@ def test_where_solutions_go(rng):
     assert solver.solve(b, x0=again, out=again).iterations.tolist() == [0, 0, 0]
 
 
+def test_a_bad_first_guess_is_left_out_by_every_thread(rng):
+    kappa = np.exp(2 * rng.normal(size=(20, 20)))
+    problem = isobar.Diffusion(kappa, boundary={"west": 1.0, "east": 0.0})
+    b, guess = rng.normal(size=(6, 20, 20)), 1e12 * rng.normal(size=(6, 20, 20))
+    one, two = (isobar.Solver(problem, threads=threads, device="cpu").solve(b, x0=guess) for threads in (1, 2))
+    np.testing.assert_array_equal(one.x, two.x)
+    assert all(any("began from 0" in note for note in result.notes) for result in [*one.results, *two.results])
+
+
 def test_each_is_judged_by_itself(rng):
     solver, b, expected = systems(rng, (6, 8, 8), 4, method="cg", preconditioner={"kind": "jacobi"}, max_iterations=3)
     b[2] = 0.0

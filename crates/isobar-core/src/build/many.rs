@@ -192,7 +192,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             layout: *layout,
             callers: self.callers,
             description: self.description.clone(),
-            given: None,
+            given: self.given.clone(),
             begun: self.begun.clone(),
             latest: None,
             asked: None,

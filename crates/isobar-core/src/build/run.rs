@@ -145,7 +145,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             ));
             reference = rhs;
         }
-        let mut error_estimate = self.relative_error(&monitor)?;
+        let mut error_estimate = self.relative_error(&monitor, residual)?;
         let fits = self.bring_back(scaling)?;
         if !fits {
             monitor.rule(Stop::Breakdown);

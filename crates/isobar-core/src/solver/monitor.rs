@@ -327,7 +327,8 @@ impl<'o> Monitor<'o> {
         self.reference
     }
 
-    fn relative(&self, residual: f64) -> f64 {
+    /// Returns a residual relative to the reference.
+    pub(crate) fn relative(&self, residual: f64) -> f64 {
         if self.reference > 0.0 { residual / self.reference } else { residual }
     }
 
@@ -336,7 +337,8 @@ impl<'o> Monitor<'o> {
         self.last().is_finite()
     }
 
-    pub(super) fn last(&self) -> f64 {
+    /// Returns the last relative residual.
+    pub(crate) fn last(&self) -> f64 {
         self.history.last().copied().unwrap_or(f64::NAN)
     }
 

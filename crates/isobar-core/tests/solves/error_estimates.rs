@@ -91,6 +91,32 @@ fn check(count: u64, allowed: usize) {
     assert!(low <= allowed && ratios[0].0 > 1.0 / 3.0, "{:?}", &ratios[..low + 1]);
 }
 
+/// The iteration's own residuals fall below those of a solution that is rounded to single precision.
+#[test]
+fn estimates_know_rounding() {
+    let (mut count, shape) = (0, Shape::new(12, 9, 5));
+    for n in 0..20 {
+        let field = materials::noise(shape, 0.5, n).unwrap();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+        let stencil = problem.stencil().unwrap();
+        let u: Vec<f64> = (0..shape.cells()).map(|c| random(n, c)).collect();
+        let options = SolverOptions {
+            precision: Precision::F32,
+            tolerance: 2e-7,
+            norm: Norm::Rhs,
+            ..cg(Preconditioner::Multigrid)
+        };
+        let (estimate, converged, found) = solved(&stencil, &options, &stencil.times(&u));
+        if let (Some(estimate), true) = (estimate, converged) {
+            let error = distance(&u, &found);
+            assert!(error <= 1.5 * estimate, "{n}: {error:.1e}, estimated {estimate:.1e}");
+            count += 1;
+        }
+    }
+    assert!(count > 5, "{count} have an estimate");
+}
+
 #[test]
 fn estimates_bound_errors() {
     check(150, 0);
