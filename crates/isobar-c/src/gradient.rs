@@ -85,8 +85,8 @@ pub unsafe extern "C" fn isobar_solver_gradient(
         let (u, ubar, outputs) = unsafe {
             let outputs = Outputs::new(sized("isobar_gradient", wanted)?, shape)?;
             let [u, ubar] = [required("u", u)?, required("ubar", ubar)?];
-            if let Some(problem) = system.on_gpu()
-                && outputs.computed_on_gpu(solver, problem, [u, ubar])?
+            if let Some(gpu) = system.on_gpu()
+                && outputs.computed_on_gpu(solver, problem, gpu, [u, ubar])?
             {
                 return Ok(ISOBAR_OK);
             }
@@ -161,8 +161,13 @@ impl<'a> Outputs<'a> {
         let Self { b, kappa, kappa_y, kappa_z, reaction, f, faces, shift, .. } = *self;
         found.arrays.extend(b.map(|b| (b, adjoint.to_vec())));
         if kappa.or(kappa_y).or(kappa_z).is_some() {
-            let fields = system.diffusion()?.gradient(u, adjoint, moves_rhs)?;
-            let places = of_fields(fields.len(), [kappa, kappa_y, kappa_z])?;
+            let mut fields = system.diffusion()?.gradient(u, adjoint, moves_rhs)?;
+            let places = of_fields(fields.len(), problem, [kappa, kappa_y, kappa_z])?;
+            if problem.z_follows_x
+                && let [by_x, _, by_z] = &mut fields[..]
+            {
+                by_x.iter_mut().zip(by_z).for_each(|(by_x, by_z)| *by_x += *by_z);
+            }
             found.arrays.extend(places.into_iter().zip(fields).filter_map(|(array, field)| Some((array?, field))));
         }
         if reaction.or(f).is_some() {
@@ -199,10 +204,20 @@ impl Outputs<'_> {
     ///
     /// # Safety
     /// The arrays are as described.
-    unsafe fn computed_on_gpu(&self, solver: &Solver, problem: &DeviceProblem, given: [&Array; 2]) -> Result<bool> {
+    unsafe fn computed_on_gpu(
+        &self,
+        solver: &Solver,
+        problem: &Problem,
+        gpu: &DeviceProblem,
+        given: [&Array; 2],
+    ) -> Result<bool> {
         let Self { wanted, b, kappa, kappa_y, kappa_z, reaction, f, faces, shift, .. } = *self;
         let mut numbers = wanted.side_values.iter().chain(&wanted.side_coefficients).flatten().chain(&wanted.widths);
         if numbers.any(|place| !place.is_null()) || faces.into_iter().chain([shift]).any(|array| array.is_some()) {
+            return Ok(false);
+        }
+        // Two of the three derivatives that a GPU computes are then to be added, which the host does.
+        if problem.z_follows_x && kappa.is_some() {
             return Ok(false);
         }
         let [u, ubar] = given.map(Some);
@@ -211,37 +226,42 @@ impl Outputs<'_> {
             let Some(array) = array else { continue };
             // SAFETY: promised by the caller.
             match unsafe { array.raw("the gradient")?.source()? } {
-                Source::Device(array) if array.device() == problem.ordinal() => *there = Some(array),
+                Source::Device(array) if array.device() == gpu.ordinal() => *there = Some(array),
                 _ => return Ok(false),
             }
         }
         let [Some(u), Some(ubar), b, kappa, kappa_y, kappa_z, reaction, body] = there else { return Ok(false) };
         let (mut by_kappa, mut unwanted) = (Vec::new(), Vec::new());
         if kappa.or(kappa_y).or(kappa_z).is_some() {
-            for place in of_fields(problem.kappa_count(), [kappa, kappa_y, kappa_z])? {
+            for place in of_fields(gpu.kappa_count(), problem, [kappa, kappa_y, kappa_z])? {
                 if place.is_none() {
-                    unwanted.push(problem.new_field()?);
+                    unwanted.push(gpu.new_field()?);
                 }
                 by_kappa.extend(place.or_else(|| unwanted.last().map(DeviceField::array)));
             }
         }
-        let adjoint = problem.new_field()?;
+        let adjoint = gpu.new_field()?;
         solver.solve_adjoint(|solver| {
             let (from, to) = (ubar.into(), adjoint.array().into());
             // SAFETY: promised by the caller; the field outlives the call.
             unsafe { RawArray::with(&from, &to, |from, to| solver.solve(from, to)) }
         })?;
         let derivatives = Derivatives { kappa: &by_kappa, reaction, body };
-        problem.gradient([&u, &adjoint.array()], wanted.fixed_b == 0, derivatives)?;
-        b.map_or(Ok(()), |b| problem.copy(&adjoint.array(), &b))?;
+        gpu.gradient([&u, &adjoint.array()], wanted.fixed_b == 0, derivatives)?;
+        b.map_or(Ok(()), |b| gpu.copy(&adjoint.array(), &b))?;
         Ok(true)
     }
 }
 
 /// Returns the outputs for each of `count` arrays of κ.
-fn of_fields<T: Copy>(count: usize, [kappa, kappa_y, kappa_z]: [Option<T>; 3]) -> Result<Vec<Option<T>>> {
-    for (name, array, least) in [("kappa_y", kappa_y, 3), ("kappa_z", kappa_z, 2)] {
-        if array.is_some() && count < least {
+fn of_fields<T: Copy>(
+    count: usize,
+    problem: &Problem,
+    [kappa, kappa_y, kappa_z]: [Option<T>; 3],
+) -> Result<Vec<Option<T>>> {
+    let separate = [("kappa_y", kappa_y, count > 2), ("kappa_z", kappa_z, count > 1 && !problem.z_follows_x)];
+    for (name, array, is_separate) in separate {
+        if array.is_some() && !is_separate {
             return Err(Failure::invalid(format!("{name}: the problem has no separate {name}; use kappa")));
         }
     }

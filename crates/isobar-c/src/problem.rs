@@ -22,13 +22,20 @@ use crate::together::{on_all, own_shape, whole_values};
 /// A linear system A u = b as data. It may be freed once a solver has been made from it.
 pub struct Problem {
     pub(crate) system: LinearSystem,
+    /// Whether κ in y is separate and κ in z is that in x, which the coefficients of `system` do not tell: they are three arrays then.
+    pub(crate) z_follows_x: bool,
     /// The ranks among which the grid is divided.
     ranks: OnceLock<isobar::Ranks>,
 }
 
 impl Problem {
     pub(crate) fn new(system: LinearSystem) -> Self {
-        Self { system, ranks: OnceLock::new() }
+        Self { system, z_follows_x: false, ranks: OnceLock::new() }
+    }
+
+    /// Notes which directions have a separate κ.
+    fn of_directions(self, kappa_y: Option<&Array>, kappa_z: Option<&Array>) -> Self {
+        Self { z_follows_x: kappa_y.is_some() && kappa_z.is_none(), ..self }
     }
 
     /// Returns the ranks among which the grid is divided.
@@ -218,7 +225,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
     problem.active = active.map(mask).transpose()?;
     // SAFETY: promised by the caller.
     unsafe { read_form(given, &mut problem)? };
-    Ok(Problem::new(LinearSystem::from_diffusion(problem)?))
+    Ok(Problem::new(LinearSystem::from_diffusion(problem)?).of_directions(kappa_y, kappa_z))
 }
 
 /// Sets the widths and sides of a problem.
@@ -289,7 +296,7 @@ unsafe fn on_device(
     // SAFETY: promised by the caller.
     unsafe { read_form(given, &mut form)? };
     let problem = DeviceProblem::new(&Cuda::shared(along_x.device())?, form, &fields, reaction.as_ref())?;
-    Ok(Problem::new(LinearSystem::from_device(problem)?))
+    Ok(Problem::new(LinearSystem::from_device(problem)?).of_directions(kappa_y, kappa_z))
 }
 
 /// Makes a problem from the profiles of a tensor-product matrix.
