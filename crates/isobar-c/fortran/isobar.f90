@@ -230,6 +230,11 @@ module isobar
      type(c_ptr) :: density = c_null_ptr
   end type c_gradient
 
+  !> Numbers that C writes next to each other, where the caller's array may be a section.
+  type :: numbers
+     real(c_double), allocatable :: values(:, :)
+  end type numbers
+
   !> isobar_diffusion
   type, bind(c) :: c_diffusion
      integer(c_size_t) :: size = 0
@@ -955,7 +960,7 @@ contains
     integer(c_int32_t), intent(out), optional :: code
     type(isobar_array), target :: places(11)
     type(c_gradient) :: wanted
-    real(c_double), allocatable, target :: widths(:, :), faces(:, :, :)
+    type(numbers), target :: widths(3), faces(2, 3)
     integer(c_int32_t) :: found
     wanted%size = c_sizeof(wanted)
     if (present(fixed_b)) wanted%fixed_b = merge(1, 0, fixed_b)
@@ -969,7 +974,6 @@ contains
     wanted%faces = [optional_place(tx, places(8)), optional_place(ty, places(9)), optional_place(tz, places(10))]
     wanted%shift = optional_place(shift, places(11))
     ! Numbers of faces and widths are written to arrays of the right size, and copied if all is well.
-    allocate (widths(maxval(shape(u)), 3), faces(maxval(shape(u))**2, 2, 3))
     call widths_of(dx, 1)
     call widths_of(dy, 2)
     call widths_of(dz, 3)
@@ -982,15 +986,15 @@ contains
     found = c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted)
     call settle(found, code)
     if (found /= isobar_ok) return
-    if (present(dx)) dx = widths(:size(dx), 1)
-    if (present(dy)) dy = widths(:size(dy), 2)
-    if (present(dz)) dz = widths(:size(dz), 3)
-    if (present(west)) west = reshape(faces(:size(west), 1, 1), shape(west))
-    if (present(east)) east = reshape(faces(:size(east), 2, 1), shape(east))
-    if (present(south)) south = reshape(faces(:size(south), 1, 2), shape(south))
-    if (present(north)) north = reshape(faces(:size(north), 2, 2), shape(north))
-    if (present(bottom)) bottom = reshape(faces(:size(bottom), 1, 3), shape(bottom))
-    if (present(top)) top = reshape(faces(:size(top), 2, 3), shape(top))
+    if (present(dx)) dx = widths(1)%values(:, 1)
+    if (present(dy)) dy = widths(2)%values(:, 1)
+    if (present(dz)) dz = widths(3)%values(:, 1)
+    if (present(west)) west = faces(1, 1)%values
+    if (present(east)) east = faces(2, 1)%values
+    if (present(south)) south = faces(1, 2)%values
+    if (present(north)) north = faces(2, 2)%values
+    if (present(bottom)) bottom = faces(1, 3)%values
+    if (present(top)) top = faces(2, 3)%values
   contains
     subroutine widths_of(values, d)
       real(c_double), intent(in), optional :: values(:)
@@ -998,7 +1002,8 @@ contains
       if (.not. present(values)) return
       if (size(values) /= size(u, d)) &
            error stop "isobar: gradient: dx, dy and dz have as many elements as there are cells in x, y and z"
-      wanted%widths(d) = c_loc(widths(1, d))
+      allocate (widths(d)%values(size(values), 1))
+      wanted%widths(d) = c_loc(widths(d)%values)
     end subroutine widths_of
 
     subroutine faces_of(values, side, d)
@@ -1007,7 +1012,8 @@ contains
       if (.not. present(values)) return
       if (any(shape(values) /= pack(shape(u), [1, 2, 3] /= d))) &
            error stop "isobar: gradient: a side's array has the grid's shape without the direction across the side"
-      wanted%side_values(side, d) = c_loc(faces(1, side, d))
+      allocate (faces(side, d)%values(size(values, 1), size(values, 2)))
+      wanted%side_values(side, d) = c_loc(faces(side, d)%values)
     end subroutine faces_of
   end subroutine solver_gradient
 
@@ -1327,10 +1333,10 @@ contains
     type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%shape = int([size(u, 3), size(u, 2), size(u, 1)], c_size_t)
-    if (size(u) == 0) return
+    if (size(u, kind=c_size_t) == 0) return
     array%data = c_loc(u(1, 1, 1))
     first = transfer(array%data, first)
-    array%strides = c_sizeof(u(1, 1, 1)) * int([size(u, 1) * size(u, 2), size(u, 1), 1], c_intptr_t)
+    array%strides = c_sizeof(u(1, 1, 1)) * [size(u, 1, c_intptr_t) * size(u, 2), size(u, 1, c_intptr_t), 1_c_intptr_t]
     if (size(u, 3) > 1) array%strides(1) = transfer(c_loc(u(1, 1, 2)), first) - first
     if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2, 1)), first) - first
     if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1, 1)), first) - first
@@ -1341,10 +1347,10 @@ contains
     type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%shape = int([1, size(u, 2), size(u, 1)], c_size_t)
-    if (size(u) == 0) return
+    if (size(u, kind=c_size_t) == 0) return
     array%data = c_loc(u(1, 1))
     first = transfer(array%data, first)
-    array%strides = c_sizeof(u(1, 1)) * int([size(u), size(u, 1), 1], c_intptr_t)
+    array%strides = c_sizeof(u(1, 1)) * [size(u, kind=c_intptr_t), size(u, 1, c_intptr_t), 1_c_intptr_t]
     if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2)), first) - first
     if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1)), first) - first
   end function plane_r64
@@ -1354,7 +1360,7 @@ contains
     type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%shape = int([1, 1, size(u)], c_size_t)
-    if (size(u) == 0) return
+    if (size(u, kind=c_size_t) == 0) return
     array%data = c_loc(u(1))
     first = transfer(array%data, first)
     array%strides = c_sizeof(u(1)) * int([size(u), size(u), 1], c_intptr_t)
@@ -1367,10 +1373,10 @@ contains
     integer(c_intptr_t) :: first
     array%dtype = f32
     array%shape = int([size(u, 3), size(u, 2), size(u, 1)], c_size_t)
-    if (size(u) == 0) return
+    if (size(u, kind=c_size_t) == 0) return
     array%data = c_loc(u(1, 1, 1))
     first = transfer(array%data, first)
-    array%strides = c_sizeof(u(1, 1, 1)) * int([size(u, 1) * size(u, 2), size(u, 1), 1], c_intptr_t)
+    array%strides = c_sizeof(u(1, 1, 1)) * [size(u, 1, c_intptr_t) * size(u, 2), size(u, 1, c_intptr_t), 1_c_intptr_t]
     if (size(u, 3) > 1) array%strides(1) = transfer(c_loc(u(1, 1, 2)), first) - first
     if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2, 1)), first) - first
     if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1, 1)), first) - first
@@ -1382,10 +1388,10 @@ contains
     integer(c_intptr_t) :: first
     array%dtype = f32
     array%shape = int([1, size(u, 2), size(u, 1)], c_size_t)
-    if (size(u) == 0) return
+    if (size(u, kind=c_size_t) == 0) return
     array%data = c_loc(u(1, 1))
     first = transfer(array%data, first)
-    array%strides = c_sizeof(u(1, 1)) * int([size(u), size(u, 1), 1], c_intptr_t)
+    array%strides = c_sizeof(u(1, 1)) * [size(u, kind=c_intptr_t), size(u, 1, c_intptr_t), 1_c_intptr_t]
     if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2)), first) - first
     if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1)), first) - first
   end function plane_r32
@@ -1396,7 +1402,7 @@ contains
     integer(c_intptr_t) :: first
     array%dtype = f32
     array%shape = int([1, 1, size(u)], c_size_t)
-    if (size(u) == 0) return
+    if (size(u, kind=c_size_t) == 0) return
     array%data = c_loc(u(1))
     first = transfer(array%data, first)
     array%strides = c_sizeof(u(1)) * int([size(u), size(u), 1], c_intptr_t)

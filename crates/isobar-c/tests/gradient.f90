@@ -1,0 +1,42 @@
+! Derivatives on a long and thin grid in closed form, and arrays of wrong length.
+program gradient
+  use isobar
+  use, intrinsic :: iso_fortran_env, only: real64
+  implicit none
+
+  ! Its square has no default integer.
+  integer, parameter :: nx = 70000
+  real(real64), dimension(nx, 1, 1) :: kappa, c, b, u, weights, by_kappa
+  real(real64) :: north(nx, 1), pairs(2, nx)
+  type(isobar_side) :: sides(2, 3)
+  type(isobar_problem) :: problem
+  type(isobar_solver) :: solver
+  integer :: failures = 0
+
+  ! In every cell of volume 1 (c + 2κ) u = 2κ v, as v is half a cell away: ∂u/∂v = 2/3.
+  kappa = 1
+  c = 1
+  weights = 1
+  sides(2, 2) = isobar_dirichlet(1.0_real64)
+  call problem%diffusion(kappa, [1.0_real64, 1.0_real64, 1.0_real64], sides, reaction=c)
+  call problem%rhs(b)
+  call solver%create(problem, "tolerance = 1e-12", "cpu", 1)
+  call solver%solve(b, u)
+  call solver%gradient(problem, u, weights, kappa=by_kappa, north=north)
+  call expect(all(abs(north - 2.0_real64 / 3) < 1e-9), "a side's derivatives")
+  ! Sections of a larger array.
+  pairs = 0
+  call solver%gradient(problem, u, weights, dx=pairs(2, :))
+  call expect(all(pairs(1, :) == 0) .and. all(abs(pairs(2, :)) < 1e-9), "derivatives by widths, which u does not depend on")
+  print '(i0, a)', failures, " failures"
+
+contains
+
+  subroutine expect(is_right, what)
+    logical, intent(in) :: is_right
+    character(*), intent(in) :: what
+    if (is_right) return
+    failures = failures + 1
+    print '(2a)', "wrong: ", what
+  end subroutine expect
+end program gradient
