@@ -4,6 +4,10 @@
 !> They are read and written in place. Procedures that can fail have an optional argument `code`, a return code such as isobar_ok; without
 !> it, and in functions, a failure ends the program with isobar's message, which isobar_message also returns. Lengths, times and coefficients
 !> are in the caller's units, as long as these are consistent.
+!>
+!> Problems, solvers, runs and ranks, and arrays of them, free themselves when they go out of scope. They are not copied: x = y ends the
+!> program. allocate(x, source=y), and a copy of a type that has an allocatable array of them, are not noticed and free twice; use
+!> move_alloc.
 module isobar
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
@@ -691,7 +695,7 @@ contains
     self%handle = c_null_ptr
   end subroutine ranks_free
 
-  subroutine ranks_assign(self, other)
+  impure elemental subroutine ranks_assign(self, other)
     class(isobar_ranks), intent(inout) :: self
     type(isobar_ranks), intent(in) :: other
     if (c_associated(other%handle)) error stop &
@@ -699,7 +703,7 @@ contains
     call self%free()
   end subroutine ranks_assign
 
-  subroutine ranks_finalize(self)
+  impure elemental subroutine ranks_finalize(self)
     type(isobar_ranks), intent(inout) :: self
     call self%free()
   end subroutine ranks_finalize
@@ -789,7 +793,7 @@ contains
     self%handle = c_null_ptr
   end subroutine problem_free
 
-  subroutine problem_assign(self, other)
+  impure elemental subroutine problem_assign(self, other)
     class(isobar_problem), intent(inout) :: self
     type(isobar_problem), intent(in) :: other
     if (c_associated(other%handle)) error stop &
@@ -797,7 +801,7 @@ contains
     call self%free()
   end subroutine problem_assign
 
-  subroutine problem_finalize(self)
+  impure elemental subroutine problem_finalize(self)
     type(isobar_problem), intent(inout) :: self
     call self%free()
   end subroutine problem_finalize
@@ -1043,7 +1047,7 @@ contains
     self%handle = c_null_ptr
   end subroutine solver_free
 
-  subroutine solver_assign(self, other)
+  impure elemental subroutine solver_assign(self, other)
     class(isobar_solver), intent(inout) :: self
     type(isobar_solver), intent(in) :: other
     if (c_associated(other%handle)) error stop &
@@ -1051,7 +1055,7 @@ contains
     call self%free()
   end subroutine solver_assign
 
-  subroutine solver_finalize(self)
+  impure elemental subroutine solver_finalize(self)
     type(isobar_solver), intent(inout) :: self
     call self%free()
   end subroutine solver_finalize
@@ -1263,7 +1267,7 @@ contains
     self%handle = c_null_ptr
   end subroutine heat_free
 
-  subroutine heat_assign(self, other)
+  impure elemental subroutine heat_assign(self, other)
     class(isobar_heat), intent(inout) :: self
     type(isobar_heat), intent(in) :: other
     if (c_associated(other%handle)) error stop &
@@ -1271,7 +1275,7 @@ contains
     call self%free()
   end subroutine heat_assign
 
-  subroutine heat_finalize(self)
+  impure elemental subroutine heat_finalize(self)
     type(isobar_heat), intent(inout) :: self
     call self%free()
   end subroutine heat_finalize

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[3] / "crates/isobar-c/fortran/isobar.f90"
 
-PROCEDURE = re.compile(r"(?:pure |elemental |recursive )*(subroutine|function) (\w+)\((.*?)\)(?: result\((\w+)\))?$")
+PROCEDURE = re.compile(r"(?:pure |impure |elemental |recursive )*(subroutine|function) (\w+)\((.*?)\)(?: result\((\w+)\))?$")
 DECLARATION = re.compile(r"(.+?) :: (.+)$")
 LIST = re.compile(r"^```\{fortran\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
