@@ -80,7 +80,7 @@ typedef struct isobar_solver isobar_solver;
 // An array with one value per cell in C order: `double u[nz][ny][nx]` has shape {nz, ny, nx}. A Fortran array u(nx, ny, nz) has the same
 // memory layout.
 typedef struct {
-  // Address of element (0, 0, 0).
+  // Address of element (0, 0, 0); may be null if the array has no elements.
   void *data;
   // {nz, ny, nx}
   size_t shape[3];

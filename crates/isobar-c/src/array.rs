@@ -21,7 +21,7 @@ pub const ISOBAR_HOST: i32 = -1;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Array {
-    /// Address of element (0, 0, 0).
+    /// Address of element (0, 0, 0); may be null if the array has no elements.
     pub data: *mut c_void,
     /// {nz, ny, nx}
     pub shape: [usize; 3],

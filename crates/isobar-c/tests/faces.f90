@@ -9,7 +9,7 @@ program faces
   real(real64) :: tx(nx - 1, ny, nz), ty(nx, ny - 1, nz), tz(nx, ny, nz - 1), s(nx, ny, nz), b(nx, ny, nz), u(nx, ny, nz)
   real(real64) :: by_tx(nx - 1, ny, nz), by_ty(nx, ny - 1, nz), by_tz(nx, ny, nz - 1), by_s(nx, ny, nz)
   real(real64) :: by_b(nx, ny, nz), ones(nx, ny, nz)
-  real(real64) :: chain(1, 1, 1), ends(2, 1, 1), inflow(2, 1, 1), found(2, 1, 1), total
+  real(real64) :: chain(1, 1, 1), ends(2, 1, 1), inflow(2, 1, 1), found(2, 1, 1), column(1, 1, 2), total
   type(isobar_problem) :: problem, unmade
   type(isobar_solver) :: solver
   integer(c_int32_t) :: code
@@ -22,6 +22,14 @@ program faces
   call solver%create(problem, "tolerance = 1e-13", "cpu")
   call solver%solve(inflow, found)
   call expect(all(abs(found(:, 1, 1) - [0.6_real64, 0.4_real64]) < 1e-12), "the chain")
+
+  ! One cell in x and in y has no faces between cells there.
+  call problem%faces([1, 1, 2], tx=tx(1:0, 1:1, :), ty=ty(1:1, 1:0, :), tz=chain, shift=reshape(ends, [1, 1, 2]))
+  call solver%create(problem, "tolerance = 1e-13", "cpu")
+  call solver%solve(reshape(inflow, [1, 1, 2]), column)
+  call expect(all(abs(column(1, 1, :) - found(:, 1, 1)) < 1e-12), "the chain in z")
+  call solver%gradient(problem, column, column, tx=by_tx(1:0, 1:1, :), code=code)
+  call expect(code == isobar_ok, "derivatives with respect to no conductances")
 
   call random_number(tx)
   call random_number(ty)

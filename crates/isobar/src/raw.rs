@@ -39,7 +39,8 @@ pub enum RawMemory {
 
 impl RawArray {
     /// Describes the array whose element (0, 0, 0) is at `pointer`. `shape`, and `strides` in bytes, are in C order: (nz,
-    /// ny, nx), or (ny, nx), or (nx). Without strides it is contiguous.
+    /// ny, nx), or (ny, nx), or (nx). Without strides it is contiguous. Pointer, strides and memory of an array without
+    /// elements mean nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a null pointer, one that is not aligned, more than three dimensions, or strides that are no
@@ -63,6 +64,16 @@ impl RawArray {
             Precision::F32 => 4,
             Precision::Mixed => return Err(Error::invalid("array", "mixed precision; elements are f64 or f32")),
         };
+        let extent = |d: usize| if d < dimensions { shape[dimensions - 1 - d] } else { 1 };
+        let grid = Shape::new(extent(0), extent(1), extent(2));
+        let cells = grid.nx.checked_mul(grid.ny).and_then(|plane| plane.checked_mul(grid.nz));
+        let fits = cells.and_then(|cells| cells.checked_mul(size)).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+        if !fits {
+            return Err(Error::invalid("array", format!("{shape:?} is more than any memory holds")));
+        }
+        if shape.contains(&0) {
+            return Ok(Self { pointer: size, shape: grid, strides: [0; 3], precision, memory: RawMemory::Host });
+        }
         if pointer == 0 {
             return Err(Error::invalid("array", "a null pointer; give the address of element (0, 0, 0)"));
         }
@@ -71,13 +82,6 @@ impl RawArray {
                 "array",
                 format!("address {pointer:#x} is no multiple of {size} bytes; copy it"),
             ));
-        }
-        let extent = |d: usize| if d < dimensions { shape[dimensions - 1 - d] } else { 1 };
-        let grid = Shape::new(extent(0), extent(1), extent(2));
-        let cells = grid.nx.checked_mul(grid.ny).and_then(|plane| plane.checked_mul(grid.nz));
-        let fits = cells.and_then(|cells| cells.checked_mul(size)).is_some_and(|bytes| isize::try_from(bytes).is_ok());
-        if !fits {
-            return Err(Error::invalid("array", format!("{shape:?} is more than any memory holds")));
         }
         let mut elements = [1, grid.nx as isize, (grid.nx * grid.ny) as isize];
         if let Some(strides) = strides {
@@ -123,6 +127,10 @@ impl RawArray {
         self.memory
     }
 
+    fn is_empty(&self) -> bool {
+        self.shape.extents().contains(&0)
+    }
+
     /// Returns the bytes of an element.
     fn size(&self) -> usize {
         if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() }
@@ -147,6 +155,9 @@ impl RawArray {
     /// # Errors
     /// [`Error::Invalid`] for strides that leave the address space.
     pub fn addresses(&self) -> Result<Range<usize>> {
+        if self.is_empty() {
+            return Ok(self.pointer..self.pointer);
+        }
         let size = self.size();
         let [before, behind] = self.reach()?;
         let ends = before.checked_mul(size).and_then(|bytes| self.pointer.checked_sub(bytes)).zip(
@@ -183,11 +194,12 @@ impl RawArray {
             .collect();
         directions.sort_unstable_by_key(|&(_, stride)| stride);
         let mut reached = 0_usize;
-        directions.into_iter().any(|(n, stride)| {
-            let inside = stride <= reached;
-            reached = reached.saturating_add((n - 1).saturating_mul(stride));
-            inside
-        })
+        !self.is_empty()
+            && directions.into_iter().any(|(n, stride)| {
+                let inside = stride <= reached;
+                reached = reached.saturating_add((n - 1).saturating_mul(stride));
+                inside
+            })
     }
 
     /// Returns it as an array to read.
@@ -303,6 +315,9 @@ impl RawArray {
     /// # Safety
     /// See [`RawArray::source`], for elements of type `T` in host memory.
     unsafe fn view<'a, T: Real>(&self) -> Result<ArrayView<'a, T>> {
+        if self.is_empty() {
+            return ArrayView::c_order(&[], self.shape);
+        }
         let (range, [before, _]) = (self.addresses()?, self.reach()?);
         // SAFETY: between the first and the last element, which the caller promises to be one allocation; aligned, not null
         // and no longer than isize::MAX by construction.
@@ -313,6 +328,9 @@ impl RawArray {
     /// # Safety
     /// See [`RawArray::target`], for elements of type `T` in host memory.
     unsafe fn view_mut<'a, T: Real>(&self) -> Result<ArrayViewMut<'a, T>> {
+        if self.is_empty() {
+            return ArrayViewMut::c_order(&mut [], self.shape);
+        }
         let (range, [before, _]) = (self.addresses()?, self.reach()?);
         // SAFETY: as in `view`, and nobody else uses it.
         let data = unsafe { std::slice::from_raw_parts_mut(range.start as *mut T, range.len() / size_of::<T>()) };
@@ -413,6 +431,9 @@ mod tests {
         assert!(raw(&data, &[usize::MAX, 2], None).is_err());
         assert!(RawArray::new(0, &[4], None, Precision::F64, RawMemory::Host).is_err());
         assert!(RawArray::new(12, &[4], None, Precision::F64, RawMemory::Host).is_err());
+        // SAFETY: it has no elements.
+        let none = |pointer| unsafe { RawArray::new(pointer, &[3, 0], None, Precision::F64, RawMemory::Host)?.read() };
+        assert!([0, 12].into_iter().all(|pointer| none(pointer).unwrap().is_empty()));
         let wild = raw(&data, &[3, 3], Some(&[isize::MAX - 7, isize::MAX - 7])).unwrap();
         assert!(wild.addresses().is_err());
     }
