@@ -263,6 +263,12 @@ module isobar
        type(c_ptr) :: text
      end function c_last_error
 
+     function c_refuse(message) bind(c, name="isobar_refuse") result(code)
+       import :: c_char, c_int32_t
+       character(kind=c_char), intent(in) :: message(*)
+       integer(c_int32_t) :: code
+     end function c_refuse
+
      function c_version() bind(c, name="isobar_version") result(text)
        import :: c_ptr
        type(c_ptr) :: text
@@ -977,17 +983,18 @@ contains
     wanted%density = optional_place(density, places(7))
     wanted%faces = [optional_place(tx, places(8)), optional_place(ty, places(9)), optional_place(tz, places(10))]
     wanted%shift = optional_place(shift, places(11))
+    found = isobar_ok
     ! Numbers of faces and widths are written to arrays of the right size, and copied if all is well.
-    call widths_of(dx, 1)
-    call widths_of(dy, 2)
-    call widths_of(dz, 3)
-    call faces_of(west, 1, 1)
-    call faces_of(east, 2, 1)
-    call faces_of(south, 1, 2)
-    call faces_of(north, 2, 2)
-    call faces_of(bottom, 1, 3)
-    call faces_of(top, 2, 3)
-    found = c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted)
+    call widths_of(dx, "dx", 1)
+    call widths_of(dy, "dy", 2)
+    call widths_of(dz, "dz", 3)
+    call faces_of(west, "west", 1, 1)
+    call faces_of(east, "east", 2, 1)
+    call faces_of(south, "south", 1, 2)
+    call faces_of(north, "north", 2, 2)
+    call faces_of(bottom, "bottom", 1, 3)
+    call faces_of(top, "top", 2, 3)
+    if (found == isobar_ok) found = c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted)
     call settle(found, code)
     if (found /= isobar_ok) return
     if (present(dx)) dx = widths(1)%values(:, 1)
@@ -1000,25 +1007,33 @@ contains
     if (present(bottom)) bottom = faces(1, 3)%values
     if (present(top)) top = faces(2, 3)%values
   contains
-    subroutine widths_of(values, d)
+    subroutine widths_of(values, name, d)
       real(c_double), intent(in), optional :: values(:)
+      character(*), intent(in) :: name
       integer, intent(in) :: d
       if (.not. present(values)) return
-      if (size(values) /= size(u, d)) &
-           error stop "isobar: gradient: dx, dy and dz have as many elements as there are cells in x, y and z"
+      call require(shape(values), [size(u, d)], name)
       allocate (widths(d)%values(size(values), 1))
       wanted%widths(d) = c_loc(widths(d)%values)
     end subroutine widths_of
 
-    subroutine faces_of(values, side, d)
+    subroutine faces_of(values, name, side, d)
       real(c_double), intent(in), optional :: values(:, :)
+      character(*), intent(in) :: name
       integer, intent(in) :: side, d
       if (.not. present(values)) return
-      if (any(shape(values) /= pack(shape(u), [1, 2, 3] /= d))) &
-           error stop "isobar: gradient: a side's array has the grid's shape without the direction across the side"
+      call require(shape(values), pack(shape(u), [1, 2, 3] /= d), name)
       allocate (faces(side, d)%values(size(values, 1), size(values, 2)))
       wanted%side_values(side, d) = c_loc(faces(side, d)%values)
     end subroutine faces_of
+
+    subroutine require(extents, needed, name)
+      integer, intent(in) :: extents(:), needed(:)
+      character(*), intent(in) :: name
+      if (all(extents == needed)) return
+      found = c_refuse(name // " has the shape " // text_of(extents) // ", but " // text_of(needed) // " is needed for u of " // &
+           "the shape " // text_of(shape(u)) // c_null_char)
+    end subroutine require
   end subroutine solver_gradient
 
   !> Returns the address of a described array, or null if it is absent.
@@ -1291,6 +1306,21 @@ contains
        place = c_loc(copy)
     end if
   end function place_of
+
+  !> Returns numbers as text, such as "(8, 6, 4)".
+  pure function text_of(numbers) result(text)
+    integer, intent(in) :: numbers(:)
+    character(:), allocatable :: text
+    character(20) :: digits
+    integer :: n
+    text = "("
+    do n = 1, size(numbers)
+       write (digits, '(i0)') numbers(n)
+       if (n > 1) text = text // ", "
+       text = text // trim(digits)
+    end do
+    text = text // ")"
+  end function text_of
 
   pure function count_of(given) result(count)
     integer, intent(in), optional :: given

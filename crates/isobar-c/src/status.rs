@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use isobar::Error;
 
+use crate::text;
+
 /// Success; for a solve, converged.
 pub const ISOBAR_OK: i32 = 0;
 /// An invalid argument, key or value.
@@ -80,6 +82,21 @@ pub(crate) fn coded(call: impl FnOnce() -> Result<i32>) -> i32 {
         let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
         LAST_ERROR.with_borrow_mut(|last| *last = text);
         code
+    })
+}
+
+/// Keeps a message of the Fortran module like that of a failed call, and returns ISOBAR_INVALID. C has no use for it.
+///
+/// cbindgen:ignore
+///
+/// # Safety
+/// `message` is null-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_refuse(message: *const c_char) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let message = unsafe { text::optional("message", message)? };
+        Err(Failure::invalid(message.unwrap_or_default()))
     })
 }
 

@@ -2,6 +2,7 @@
 program gradient
   use isobar
   use, intrinsic :: iso_fortran_env, only: real64
+  use, intrinsic :: iso_c_binding, only: c_int32_t
   implicit none
 
   ! Its square has no default integer.
@@ -11,6 +12,7 @@ program gradient
   type(isobar_side) :: sides(2, 3)
   type(isobar_problem) :: problem
   type(isobar_solver) :: solver
+  integer(c_int32_t) :: code
   integer :: failures = 0
 
   ! In every cell of volume 1 (c + 2κ) u = 2κ v, as v is half a cell away: ∂u/∂v = 2/3.
@@ -28,6 +30,14 @@ program gradient
   pairs = 0
   call solver%gradient(problem, u, weights, dx=pairs(2, :))
   call expect(all(pairs(1, :) == 0) .and. all(abs(pairs(2, :)) < 1e-9), "derivatives by widths, which u does not depend on")
+  ! Wrong lengths are codes, and nothing is written.
+  north = 7
+  call solver%gradient(problem, u, weights, dx=pairs(2, 2:), north=north, code=code)
+  call expect(code == isobar_invalid .and. all(north == 7), "a wrong number of widths")
+  call expect(index(isobar_message(), "dx has the shape (69999), but (70000) is needed") == 1, "the message of widths")
+  call solver%gradient(problem, u, weights, west=north, code=code)
+  call expect(code == isobar_invalid, "a side's array of the wrong shape")
+  call expect(index(isobar_message(), "west has the shape (70000, 1), but (1, 1) is needed") == 1, "the message of a side")
   print '(i0, a)', failures, " failures"
 
 contains
