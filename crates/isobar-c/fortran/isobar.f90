@@ -823,7 +823,7 @@ contains
     character(:), allocatable, target :: given_options, given_device
     call self%free()
     call settle(c_solver_create(problem%handle, place_of(options, given_options), place_of(device, given_device), &
-         count_of(threads), self%handle), code)
+         threads_of(threads), self%handle), code)
   end subroutine solver_create
 
   subroutine solve_arrays(self, b, u, from_u, code)
@@ -1173,7 +1173,7 @@ contains
     if (present(extrapolates)) steps%extrapolates = merge(1_c_int32_t, 0_c_int32_t, extrapolates)
     call self%free()
     call settle(c_heat_create(problem%handle, source, u, steps, place_of(options, given_options), &
-         place_of(device, given_device), count_of(threads), self%handle), code)
+         place_of(device, given_device), threads_of(threads), self%handle), code)
   end subroutine heat_begin
 
   subroutine heat_from_case(self, text, folder, device, threads, code)
@@ -1188,7 +1188,7 @@ contains
     if (present(folder)) where_from = trim(folder)
     call self%free()
     call settle(c_heat_from_case(text // c_null_char, where_from // c_null_char, place_of(device, given_device), &
-         count_of(threads), self%handle), code)
+         threads_of(threads), self%handle), code)
   end subroutine heat_from_case
 
   subroutine heat_step(self, step, code)
@@ -1335,6 +1335,14 @@ contains
     integer(c_int32_t), intent(out), optional :: code
     if (present(code)) then
        code = found
+  !> Passes a negative number on, so that it is refused by name.
+  pure function threads_of(given) result(count)
+    integer, intent(in), optional :: given
+    integer(c_size_t) :: count
+    count = 0
+    if (present(given)) count = int(given, c_size_t)
+  end function threads_of
+
     else if (found /= isobar_ok) then
        write (error_unit, '(2a)') "isobar: ", isobar_message()
        error stop 1

@@ -7,7 +7,7 @@ use isobar_case::{LinearSystem, face_problem};
 use crate::array::Array;
 use crate::handle::{hand_out_handle, sized};
 use crate::problem::Problem;
-use crate::status::Result;
+use crate::status::{Failure, Result};
 
 /// A matrix of conductances between neighbours, such as those of finite volumes on unequal cells, of cut cells and of networks:
 ///
@@ -46,6 +46,10 @@ pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, ou
     unsafe { hand_out_handle(out, make) }
 }
 
+/// The members of isobar_faces for words of the library.
+const MEMBERS: [(&str, &str); 3] =
+    [("conductances in x", "tx"), ("conductances in y", "ty"), ("conductances in z", "tz")];
+
 /// # Safety
 /// Everything that the description points to is readable.
 unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
@@ -69,6 +73,7 @@ unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
     let shift = shift.map(|array| unsafe { array.values("shift", shape) }).transpose()?;
     // SAFETY: promised by the caller.
     let active = active.map(|array| unsafe { array.mask("active", shape) }).transpose()?;
-    let problem = face_problem(shape, faces, shift, active.as_deref())?;
+    let problem = face_problem(shape, faces, shift, active.as_deref())
+        .map_err(|error| Failure::from(error).with_names(&MEMBERS))?;
     Ok(Problem::new(LinearSystem::from_faces(problem)))
 }

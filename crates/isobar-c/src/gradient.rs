@@ -93,7 +93,8 @@ pub unsafe extern "C" fn isobar_solver_gradient(
             (u.values("u", shape)?, ubar.values("ubar", shape)?, outputs)
         };
         if let Some(n) = ubar.iter().position(|value| !value.is_finite()) {
-            return Err(Failure::invalid(format!("ubar is {} in cell {n}; every entry must be finite", ubar[n])));
+            let [i, j, k] = shape.place(n);
+            return Err(isobar::Error::NotFinite { what: "ubar".into(), value: ubar[n], i, j, k }.into());
         }
         let mut adjoint = vec![0.0; ubar.len()];
         solver.solve_adjoint(|solver| solver.solve(&ubar, &mut adjoint))?;

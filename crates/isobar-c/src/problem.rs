@@ -167,6 +167,17 @@ pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionA
     unsafe { hand_out_handle(out, make) }
 }
 
+/// The members of isobar_diffusion for keys of a case file.
+const MEMBERS: [(&str, &str); 7] = [
+    ("diffusion.coefficient_y", "kappa_y"),
+    ("diffusion.coefficient_z", "kappa_z"),
+    ("diffusion.coefficient", "kappa"),
+    ("diffusion.reaction", "reaction"),
+    ("diffusion.active", "active"),
+    ("diffusion.boundary", "sides"),
+    ("grid.spacing", "spacing or widths"),
+];
+
 /// Makes a diffusion problem from arrays of the whole grid, or of this rank's rows of a grid with a given number of rows.
 ///
 /// # Safety
@@ -225,7 +236,8 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
     problem.active = active.map(mask).transpose()?;
     // SAFETY: promised by the caller.
     unsafe { read_form(given, &mut problem)? };
-    Ok(Problem::new(LinearSystem::from_diffusion(problem)?).of_directions(kappa_y, kappa_z))
+    let system = LinearSystem::from_diffusion(problem).map_err(|error| Failure::from(error).with_names(&MEMBERS))?;
+    Ok(Problem::new(system).of_directions(kappa_y, kappa_z))
 }
 
 /// Sets the widths and sides of a problem.
@@ -295,8 +307,11 @@ unsafe fn on_device(
     let mut form = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
     // SAFETY: promised by the caller.
     unsafe { read_form(given, &mut form)? };
-    let problem = DeviceProblem::new(&Cuda::shared(along_x.device())?, form, &fields, reaction.as_ref())?;
-    Ok(Problem::new(LinearSystem::from_device(problem)?).of_directions(kappa_y, kappa_z))
+    let cuda = Cuda::shared(along_x.device())?;
+    let problem = DeviceProblem::new(&cuda, form, &fields, reaction.as_ref())
+        .map_err(|error| Failure::from(error).with_names(&MEMBERS))?;
+    let system = LinearSystem::from_device(problem).map_err(|error| Failure::from(error).with_names(&MEMBERS))?;
+    Ok(Problem::new(system).of_directions(kappa_y, kappa_z))
 }
 
 /// Makes a problem from the profiles of a tensor-product matrix.
@@ -312,10 +327,13 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
         // SAFETY: promised by the caller.
         let given = unsafe { sized("isobar_tensor_product", description)? };
         let (nx, ny, nz) = (given.nx, given.ny, given.nz);
+        if [nx, ny, nz].contains(&0) {
+            return Err(Failure::invalid(format!("nx, ny and nz are {nx}, {ny} and {nz}; use 1 or more of each")));
+        }
         let numbers = |name: &str, data: *const f64, [m, n]: [usize; 2]| {
-            let length = m.checked_mul(n).filter(|&length| length > 0 && length <= isize::MAX as usize / 8);
-            let length = length
-                .ok_or_else(|| Failure::invalid(format!("{name} would have {m} × {n} numbers, which is too many")))?;
+            let length = m.checked_mul(n).filter(|&length| length <= isize::MAX as usize / 8);
+            let too_many = || Failure::invalid(format!("{name} would have {m} × {n} numbers, which is too many"));
+            let length = length.ok_or_else(too_many)?;
             // SAFETY: not null, and as many numbers as the caller promises.
             unsafe { required(name, data).map(|first| slice::from_raw_parts(first, length)) }
         };

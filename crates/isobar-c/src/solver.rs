@@ -21,6 +21,10 @@ pub struct Solver(pub(crate) Exclusive<Run<isobar::Solver>>);
 
 /// Opens the device of this process, or that of all ranks.
 pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) -> Result<Device> {
+    if threads > isize::MAX as usize {
+        let message = format!("threads is {}; use 1 or more, or 0 for one per core", threads.cast_signed());
+        return Err(Failure::invalid(message));
+    }
     let (device, threads) = (device.unwrap_or("auto"), (threads > 0).then_some(threads));
     Ok(match ranks {
         Some(ranks) => ranks.open(device, threads)?,

@@ -46,6 +46,12 @@ impl Failure {
         Self { code, message: message.into(), names_cell: false }
     }
 
+    /// Names what the caller has given in place of keys of a case file and of words of the library.
+    pub(crate) fn with_names(self, names: &[(&str, &str)]) -> Self {
+        let message = names.iter().fold(self.message, |message, (theirs, ours)| message.replace(theirs, ours));
+        Self { message, ..self }
+    }
+
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ISOBAR_INVALID, message)
     }

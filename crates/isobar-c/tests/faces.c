@@ -113,7 +113,7 @@ static void misuse(void)
     given.shape[2] = NX, given.shape[1] = (size_t)-1;
     expect(isobar_problem_faces(&given, &problem), ISOBAR_INVALID, "memory");
     given.shape[1] = NY, tx[3] = -1.0;
-    expect(isobar_problem_faces(&given, &problem), ISOBAR_INVALID, "-1");
+    expect(isobar_problem_faces(&given, &problem), ISOBAR_INVALID, "tx: -1 between the cells");
     tx[3] = NAN;
     expect(isobar_problem_faces(&given, &problem), ISOBAR_INVALID, "NaN");
     tx[3] = 1.0;

@@ -38,6 +38,8 @@ program gradient
   call solver%gradient(problem, u, weights, west=north, code=code)
   call expect(code == isobar_invalid, "a side's array of the wrong shape")
   call expect(index(isobar_message(), "west has the shape (70000, 1), but (1, 1) is needed") == 1, "the message of a side")
+  call solver%create(problem, threads=-3, code=code)
+  call expect(code == isobar_invalid .and. index(isobar_message(), "threads is -3") == 1, "a negative number of threads")
   print '(i0, a)', failures, " failures"
 
 contains

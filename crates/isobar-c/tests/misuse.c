@@ -176,6 +176,14 @@ int main(void)
     kappa[7] = NAN;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "NaN");
     kappa[7] = 1.0;
+    static double other_kappa[CELLS];
+    other_kappa[1] = -2.0;
+    isobar_array vertical = isobar_host_array(other_kappa, NZ, NY, NX, ISOBAR_F64);
+    box.kappa_z = &vertical;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "kappa_z: -2 in cell (i, j, k) = (1, 0, 0), counted from 0");
+    box.kappa_z = NULL, box.kappa_y = &vertical;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "kappa_y: -2 in cell");
+    box.kappa_y = NULL;
     isobar_array mask = isobar_host_array("111", 1, 1, 3, ISOBAR_U8);
     box.active = &mask;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "active");
@@ -190,7 +198,7 @@ int main(void)
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_DEVICE, "");
     box.kappa = &coefficient;
     isobar_tensor_product empty = {.size = sizeof empty};
-    expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "numbers");
+    expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "nx, ny and nz are 0, 0 and 0");
     empty.nx = empty.ny = empty.nz = 3;
     expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "null");
 
@@ -201,6 +209,7 @@ int main(void)
     expect(isobar_solver_create(problem, "tolerance = 2.0", "cpu", 1, &solver), ISOBAR_INVALID, "tolerance");
     expect(isobar_solver_create(problem, "{\"method\": 1}", "cpu", 1, &solver), ISOBAR_INVALID, "method");
     expect(isobar_solver_create(problem, "{", "cpu", 1, &solver), ISOBAR_INVALID, "JSON");
+    expect(isobar_solver_create(problem, NULL, "cpu", (size_t)-3, &solver), ISOBAR_INVALID, "threads is -3");
     expect(isobar_solver_create(problem, NULL, "gpu", 1, &solver), ISOBAR_INVALID, "gpu");
     expect(isobar_solver_create(problem, NULL, "cuda:1000", 1, &solver), ISOBAR_DEVICE, "cuda");
 
@@ -287,7 +296,7 @@ int main(void)
     wanted.kappa_z = NULL, wrong = adjoint, wrong.shape[0] = 1, wanted.b = &wrong;
     expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "shape");
     wanted.b = &adjoint, ones[1] = NAN;
-    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "ubar is NaN in cell 1");
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "ubar is NaN at (i, j, k) = (1, 0, 0), counted from 0");
     ones[1] = 1.0;
     /* After an interrupted solve there are none, and nothing is written. */
     by_b[0] = -7.0;

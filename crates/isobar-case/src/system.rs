@@ -144,9 +144,9 @@ impl LinearSystem {
     pub fn diffusion(&self) -> Result<&DiffusionProblem> {
         match &self.on_host()?.origin {
             Origin::Diffusion(problem) => Ok(problem),
-            _ => {
-                Err(Error::new("this needs coefficients per cell; make the problem with isobar.Diffusion, from arrays"))
-            }
+            _ => Err(Error::new(
+                "this needs coefficients per cell; make the problem of a diffusion equation, from arrays",
+            )),
         }
     }
 

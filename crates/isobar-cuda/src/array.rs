@@ -168,7 +168,10 @@ impl Cuda {
         }
         let first = first as usize;
         let [i, j, k] = source.callers_cell([first % nx, first / nx % ny, first / nx / ny]);
-        Err(Error::invalid(what, format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})")))
+        Err(Error::invalid(
+            what,
+            format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k}), counted from 0"),
+        ))
     }
 
     /// Makes the report of `import_coefficients` of array.cu.

@@ -33,7 +33,9 @@ fn with_arguments(error: &isobar_case::Error) -> String {
 
 /// Returns a text with arguments in place of the keys of case files.
 pub(crate) fn of_arguments(text: String) -> String {
-    const ARGUMENTS: [(&str, &str); 10] = [
+    const ARGUMENTS: [(&str, &str); 12] = [
+        ("diffusion.coefficient_y", "kappa in y"),
+        ("diffusion.coefficient_z", "kappa in z"),
         ("diffusion.coefficient", "kappa"),
         ("diffusion.reaction", "reaction"),
         ("diffusion.active", "active"),

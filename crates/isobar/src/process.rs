@@ -61,10 +61,7 @@ pub(crate) fn require_process(what: &str, process: u32) -> Result<()> {
     if process == std::process::id() {
         return Ok(());
     }
-    let message = format!(
-        "made by process {process} before fork(), and of no use in this one; make a new one here, or start workers with \
-         multiprocessing's \"spawn\""
-    );
+    let message = format!("made by process {process} before fork(), and of no use in this one; make a new one here");
     Err(Error::Device { device: what.into(), message })
 }
 

@@ -47,7 +47,7 @@ impl HorizontalField {
         if let Some(n) = area.iter().position(|&t| !(t > 0.0 && t.is_finite())) {
             return Err(Error::invalid(
                 "|T|",
-                format!("{} in column (i, j) = ({}, {}); areas are positive", area[n], n % nx, n / nx),
+                format!("{} in column (i, j) = ({}, {}), counted from 0; areas are positive", area[n], n % nx, n / nx),
             ));
         }
         for (name, faces) in [("x-faces", x_faces), ("y-faces", y_faces)] {

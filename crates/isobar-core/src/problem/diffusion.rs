@@ -183,6 +183,11 @@ impl DiffusionProblem {
                 spreads[n] = spreads[known];
                 continue;
             }
+            let key = match (axis, self.coefficient.numbers()[n]) {
+                (Axis::X, _) | (_, 0) => "diffusion.coefficient",
+                (Axis::Y, _) => "diffusion.coefficient_y",
+                (Axis::Z, _) => "diffusion.coefficient_z",
+            };
             spreads[n] = self.coefficient.spread(axis).map_err(|n| {
                 let [i, j, k] = self.shape.place(n);
                 let is_left_out = self.active.as_ref().is_some_and(|active| active.get(n) == Some(&false));
@@ -191,10 +196,8 @@ impl DiffusionProblem {
                 } else {
                     "it must be finite and not negative (0 makes a cell inactive)"
                 };
-                Error::invalid(
-                    "diffusion.coefficient",
-                    format!("{} in cell (i, j, k) = ({i}, {j}, {k}); {remedy}", values[n]),
-                )
+                let message = format!("{} in cell (i, j, k) = ({i}, {j}, {k}), counted from 0; {remedy}", values[n]);
+                Error::invalid(key, message)
             })?;
         }
         if let Some(active) = &self.active {

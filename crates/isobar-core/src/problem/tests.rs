@@ -224,7 +224,7 @@ fn the_first_wrong_cell_is_named_whatever_the_threads() {
         let made = on_threads(threads, || Diffusion::of_field(SHAPE, negative, [1.0; 3], None, [[Side::Closed; 2]; 3]));
         let message = made.unwrap_err().to_string();
         assert!(
-            message.contains("-1 in cell (i, j, k) = (4, 17, 59); it must be finite and not negative"),
+            message.contains("-1 in cell (i, j, k) = (4, 17, 59), counted from 0; it must be finite and not negative"),
             "{message}"
         );
     }

@@ -39,7 +39,7 @@ impl Stencil for Diffusion {
         Err(Error::invalid(
             "diffusion.reaction",
             format!(
-                "negative in cell (i, j, k) = ({i}, {j}, {k}), whose row it adds {value:.6e} to: the matrix may be indefinite, which \
+                "negative in cell (i, j, k) = ({i}, {j}, {k}), counted from 0, whose row it adds {value:.6e} to: the matrix may be indefinite, which \
                  iterations cannot solve. \"direct\" can, on one rank, where coefficients are products of one factor a direction and the \
                  reaction varies along one axis"
             ),

@@ -96,7 +96,7 @@ impl Diffusion {
                 let at = |n: usize| (n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny));
                 let (from, to) = (at(lower(face)), at(lower(face) + stride));
                 let message = format!(
-                    "{} between the cells (i, j, k) = {from:?} and {to:?}; it must be finite and not negative",
+                    "{} between the cells (i, j, k) = {from:?} and {to:?}, counted from 0; it must be finite and not negative",
                     given[face]
                 );
                 return Err(Error::invalid(what, message));

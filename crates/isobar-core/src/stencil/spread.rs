@@ -136,7 +136,10 @@ pub(crate) fn check_length(what: &str, shape: Shape, cells: usize) -> error::Res
 /// Returns the error for the number of cell n.
 pub(crate) fn wrong_cell(what: &str, shape: Shape, values: &[f64], n: usize, wanted: &str) -> Error {
     let [i, j, k] = shape.place(n);
-    Error::invalid(what, format!("{} in cell (i, j, k) = ({i}, {j}, {k}); it must be {wanted}", values[n]))
+    Error::invalid(
+        what,
+        format!("{} in cell (i, j, k) = ({i}, {j}, {k}), counted from 0; it must be {wanted}", values[n]),
+    )
 }
 
 #[cfg(test)]

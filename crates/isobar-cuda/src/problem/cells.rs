@@ -178,7 +178,10 @@ impl Form {
         let [not_finite, negative, no_sum] = self.first_cells(shift)?;
         if let Some(n) = not_finite {
             let [i, j, k] = shape.place(n);
-            return Err(Error::invalid("the shift", format!("not finite, first in cell (i, j, k) = ({i}, {j}, {k})")));
+            return Err(Error::invalid(
+                "the shift",
+                format!("not finite, first in cell (i, j, k) = ({i}, {j}, {k}), counted from 0"),
+            ));
         }
         let read = |at: [usize; 3], shape| self.cuda.read_array(&shift.part(at, shape)?);
         let found = |at| Ok::<_, Error>((at, read(at, Shape::new(1, 1, 1))?[0]));
@@ -225,7 +228,8 @@ impl Form {
         let read = |[first, least, positive, most]: [u64; 4]| match usize::try_from(first) {
             Ok(n) if n < self.shape.cells() => {
                 let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
-                let message = format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})");
+                let message =
+                    format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k}), counted from 0");
                 Err(Error::invalid(what, message))
             }
             _ => {
