@@ -1,6 +1,7 @@
 !> isobar for Fortran: fast solvers for the linear systems of structured-grid PDEs.
 !>
-!> Arrays are u(nx, ny, nz), u(nx, ny) or u(nx), of real32 or real64, whole or sections of larger arrays (such as a model's arrays with halos).
+!> Arrays are u(nx, ny, nz) of real64, whole or sections of larger arrays (such as a model's arrays with halos). u(nx, ny) and u(nx) are
+!> taken by solve, rhs, apply and a run's create, state and set_state; real32 by solve and diffusion, and as u(nx, ny, nz) by rhs and apply.
 !> They are read and written in place. Procedures that can fail have an optional argument `code`, a return code such as isobar_ok; without
 !> it, and in functions, a failure ends the program with isobar's message, which isobar_message also returns. Lengths, times and coefficients
 !> are in the caller's units, as long as these are consistent.
@@ -124,14 +125,17 @@ module isobar
      generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
      !> Arrays in the memory of the solver's GPU are given by isobar_cuda_array.
      generic :: solve => solve_arrays
-     !> Solves A u = b for several right-hand sides, some at the same time, given as arrays of arrays; codes(n) is the code of each solve.
+     !> Solves A u = b for several right-hand sides, some at the same time, given as arrays of isobar_cuda_array, which describes arrays in
+     !> host memory too, with the ordinal -1; codes(n) is the code of each solve.
      !> The code of the call is isobar_ok if all systems have it, otherwise the first other one, and the message names the system.
      procedure :: solve_many => solver_solve_many
      procedure, private :: solve_arrays, apply_arrays
      procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
      !> Computes v = A u.
      generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3, apply_arrays
-     !> Updates the solver in place with the coefficients of another problem, such as that of the next time step. Nothing else may differ.
+     !> Updates the solver in place with the coefficients of another problem, such as that of the next time step.
+     !> Widths of cells and the values of sides may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides
+     !> must be the same.
      procedure :: update => solver_update
      !> Computes derivatives of a number J(u) with respect to b, κ, c and f from u and ∂J/∂u, by one more solve; arrays are (nx, ny, nz), of real64.
      procedure :: gradient => solver_gradient
@@ -182,8 +186,9 @@ module isobar
      !> Replaces the current state by u, for models that change it between steps; the step number and the time continue.
      generic :: set_state => heat_set_3, heat_set_2, heat_set_1
      procedure, private :: heat_update_3, heat_update_0
-     !> Changes the coefficients and sides to those of another problem, and the source to f(nx, ny, nz), or 0 without one, from the next step on.
-     !> Grid and active cells must be the same; the state is kept.
+     !> Changes coefficients, widths of cells and values of sides to those of another problem, and the source to f(nx, ny, nz), or 0 without
+     !> one, from the next step on. The number of cells, the active cells, the kinds of sides, and whether cells have one volume must be the
+     !> same; the state is kept.
      generic :: update => heat_update_3, heat_update_0
      !> Computes the energy ½ ∫ κ|∇u|² of the current state plus the terms of c and f: ½ uᵀK u − sᵀu.
      procedure :: energy => heat_energy
@@ -521,6 +526,7 @@ contains
   end function isobar_version
 
   !> Describes u(nx, ny, nz) in the memory of a GPU: address is that of u(1, 1, 1), extents is [nx, ny, nz], ordinal the number of the CUDA device.
+  !> With the ordinal -1, u is in host memory: so solve_many takes it, address being c_loc(u(1, 1, 1)) of a target.
   !> strides are in elements, by default [1, nx, nx ny]; kind is c_float or, by default, c_double. stream is the
   !> cudaStream_t of the caller's work, which isobar waits for and which may use the result; without it, the caller's work on u is finished.
   function isobar_cuda_array(address, extents, ordinal, strides, kind, stream) result(array)
@@ -813,7 +819,7 @@ contains
   end subroutine problem_finalize
 
   !> options are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; by default the options of the
-  !> problem's case. device is "auto" (the default), "cpu", "cuda" or "cuda:N"; threads is the number of CPU threads, by default one per core.
+  !> problem's case, or a tolerance of 1e-5 relative to the residual of the first guess (norm = "initial"). device is "auto" (the default), "cpu", "cuda" or "cuda:N"; threads is the number of CPU threads, by default one per core.
   subroutine solver_create(self, problem, options, device, threads, code)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
@@ -1329,12 +1335,6 @@ contains
     if (present(given)) count = int(max(given, 0), c_size_t)
   end function count_of
 
-  !> Returns a code to the caller, or ends the program after a failure if the caller does not take the code.
-  subroutine settle(found, code)
-    integer(c_int32_t), intent(in) :: found
-    integer(c_int32_t), intent(out), optional :: code
-    if (present(code)) then
-       code = found
   !> Passes a negative number on, so that it is refused by name.
   pure function threads_of(given) result(count)
     integer, intent(in), optional :: given
@@ -1343,6 +1343,12 @@ contains
     if (present(given)) count = int(given, c_size_t)
   end function threads_of
 
+  !> Returns a code to the caller, or ends the program after a failure if the caller does not take the code.
+  subroutine settle(found, code)
+    integer(c_int32_t), intent(in) :: found
+    integer(c_int32_t), intent(out), optional :: code
+    if (present(code)) then
+       code = found
     else if (found /= isobar_ok) then
        write (error_unit, '(2a)') "isobar: ", isobar_message()
        error stop 1

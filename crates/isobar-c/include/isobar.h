@@ -347,7 +347,8 @@ int32_t isobar_heat_state(isobar_heat *heat,
 int32_t isobar_heat_set_state(isobar_heat *heat,
                               const isobar_array *u);
 
-// Changes coefficients, boundary values and sources from the next step on. Grid and active cells must be the same; the state is kept.
+// Changes coefficients, widths of cells, boundary values and sources from the next step on. The number of cells, the active cells, the kinds of sides, and
+// whether cells have one volume must be the same; the state is kept.
 //
 // Asks of the caller:
 // `heat` and `problem` are valid handles; `source` is null or an array.
@@ -480,8 +481,8 @@ int32_t isobar_problem_diffusion_rows(const isobar_diffusion *description,
 void isobar_ranks_free(isobar_ranks *ranks);
 
 // Makes a solver. `options` are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; null
-// means the options of the problem's case, or defaults. `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto".
-// `threads` is the number of CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a
+// means the options of the problem's case, or defaults: a tolerance of 1e-5 relative to the residual of the first guess
+// (norm = "initial"). `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto". `threads` is the number of CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a
 // GPU, and 0 threads means this rank's share of the machine's cores.
 //
 // Asks of the caller:
@@ -530,7 +531,8 @@ int32_t isobar_solver_apply(isobar_solver *solver,
                             const isobar_array *u,
                             const isobar_array *v);
 
-// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Nothing else may differ.
+// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Widths of cells and the values of sides
+// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same.
 //
 // Asks of the caller:
 // Both are valid handles.

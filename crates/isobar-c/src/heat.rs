@@ -255,7 +255,8 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
     })
 }
 
-/// Changes coefficients, boundary values and sources from the next step on. Grid and active cells must be the same; the state is kept.
+/// Changes coefficients, widths of cells, boundary values and sources from the next step on. The number of cells, the active cells, the kinds of sides, and
+/// whether cells have one volume must be the same; the state is kept.
 ///
 /// # Safety
 /// `heat` and `problem` are valid handles; `source` is null or an array.

@@ -33,8 +33,8 @@ pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) 
 }
 
 /// Makes a solver. `options` are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; null
-/// means the options of the problem's case, or defaults. `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto".
-/// `threads` is the number of CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a
+/// means the options of the problem's case, or defaults: a tolerance of 1e-5 relative to the residual of the first guess
+/// (norm = "initial"). `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto". `threads` is the number of CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a
 /// GPU, and 0 threads means this rank's share of the machine's cores.
 ///
 /// # Safety
@@ -191,7 +191,8 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
     })
 }
 
-/// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Nothing else may differ.
+/// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Widths of cells and the values of sides
+/// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same.
 ///
 /// # Safety
 /// Both are valid handles.

@@ -2,7 +2,7 @@
 program faces
   use isobar
   use, intrinsic :: iso_fortran_env, only: real64
-  use, intrinsic :: iso_c_binding, only: c_int32_t
+  use, intrinsic :: iso_c_binding, only: c_int32_t, c_loc
   implicit none
 
   integer, parameter :: nx = 4, ny = 3, nz = 2
@@ -12,7 +12,9 @@ program faces
   real(real64) :: chain(1, 1, 1), ends(2, 1, 1), inflow(2, 1, 1), found(2, 1, 1), column(1, 1, 2), total
   type(isobar_problem) :: problem, unmade
   type(isobar_solver) :: solver
-  integer(c_int32_t) :: code
+  real(real64), target :: many(nx, ny, nz, 2), found_many(nx, ny, nz, 2)
+  integer(c_int32_t) :: code, codes(2)
+  integer :: n
   integer :: failures = 0
 
   chain = 2
@@ -46,6 +48,13 @@ program faces
   total = sum(tx * by_tx) + sum(ty * by_ty) + sum(tz * by_tz) + sum(s * by_s)
   call expect(abs(sum(b * by_b) - sum(u)) < 1e-9 * sum(u), "derivatives with respect to b")
   call expect(abs(total + sum(u)) < 1e-9 * sum(u), "derivatives with respect to conductances")
+
+  ! Several right-hand sides in host memory.
+  many(:, :, :, 1) = b
+  many(:, :, :, 2) = 2 * b
+  call solver%solve_many([(isobar_cuda_array(c_loc(many(1, 1, 1, n)), [nx, ny, nz], -1), n = 1, 2)], &
+       [(isobar_cuda_array(c_loc(found_many(1, 1, 1, n)), [nx, ny, nz], -1), n = 1, 2)], codes)
+  call expect(all(codes == isobar_ok) .and. all(abs(found_many(:, :, :, 2) - 2 * u) < 1e-9 * sum(u)), "several systems")
 
   call problem%faces([nx, ny, nz], tx=ty, code=code)
   call expect(code == isobar_invalid, "a wrong shape")
