@@ -84,6 +84,9 @@ module isobar
      !> Computes the right-hand side b for the source density f: f times the volume of every cell, plus boundary values, sources and wells.
      !> Without f it is the right-hand side of the case, or that of f = 0.
      generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3, rhs_array
+     !> Computes the flow out of the domain through a side for a solution u of diffusion: through the lower side or, with is_upper, the upper
+     !> side of x, y or z (axis 1, 2 or 3). Inflow is negative. With ranks, u has this rank's rows, and the flow is that of the whole side.
+     procedure :: flux => problem_flux
      !> Frees the problem. A variable that goes out of scope is freed by itself.
      procedure :: free => problem_free
      procedure, private :: problem_assign
@@ -354,6 +357,15 @@ module isobar
        type(c_ptr), value :: problem
      end subroutine c_problem_free
 
+     function c_problem_flux(problem, u, axis, is_upper, total) bind(c, name="isobar_problem_flux") result(code)
+       import :: c_ptr, isobar_array, c_int32_t, c_double
+       type(c_ptr), value :: problem
+       type(isobar_array), intent(in) :: u
+       integer(c_int32_t), value :: axis, is_upper
+       real(c_double), intent(inout) :: total
+       integer(c_int32_t) :: code
+     end function c_problem_flux
+
      function c_solver_create(problem, options, device, threads, solver) bind(c, name="isobar_solver_create") result(code)
        import :: c_ptr, c_char, c_size_t, c_int32_t
        type(c_ptr), value :: problem, options, device
@@ -576,18 +588,19 @@ contains
     call self%free()
     description%size = c_sizeof(description)
     description%shape = max(0, extents(3:1:-1))
-    description%tx = optional_place(tx, places(1))
-    description%ty = optional_place(ty, places(2))
-    description%tz = optional_place(tz, places(3))
-    description%shift = optional_place(shift, places(4))
-    description%active = optional_place(active, places(5))
+    description%tx = optional_r64(tx, places(1))
+    description%ty = optional_r64(ty, places(2))
+    description%tz = optional_r64(tz, places(3))
+    description%shift = optional_r64(shift, places(4))
+    description%active = optional_r64(active, places(5))
     call settle(c_problem_faces(description, self%handle), code)
   end subroutine problem_faces
 
-  !> spacing is [dx, dy, dz], the widths of cells, by default 1/n; sides(1, d) is the lower side of direction d, closed by default. kappa_z is κ
-  !> in z, if different; κ is 0 in inactive cells; reaction is c, by default 0. Arrays are copied. With ranks, arrays have this rank's rows of a
-  !> grid with ny rows, and the problem is divided; sides are those of the whole grid.
-  subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
+  !> spacing is [dx, dy, dz], the widths of cells, by default 1/n; dx(nx), dy(ny) and dz(nz) are the widths of every cell, if they differ.
+  !> sides(1, d) is the lower side of direction d, closed by default. kappa_y and kappa_z are κ in y and z, if different from that in x;
+  !> κ is 0 in inactive cells, as are those where active is 0; reaction is c, by default 0. Arrays are copied. With ranks, arrays have this
+  !> rank's rows of a grid with ny rows, and the problem is divided; sides and widths are those of the whole grid.
+  subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny, kappa_y, active, dx, dy, dz)
     class(isobar_problem), intent(inout) :: self
     real(c_double), intent(in), target :: kappa(:, :, :)
     real(c_double), intent(in), optional :: spacing(3)
@@ -596,22 +609,19 @@ contains
     integer(c_int32_t), intent(out), optional :: code
     class(isobar_ranks), intent(in), optional :: ranks
     integer, intent(in), optional :: ny
-    type(isobar_array), target :: array, along_z, reacting
+    real(c_double), intent(in), target, optional :: kappa_y(:, :, :), active(:, :, :)
+    real(c_double), intent(in), optional :: dx(:), dy(:), dz(:)
+    type(isobar_array), target :: places(5)
     type(c_diffusion) :: description
-    array = array_r64(kappa)
-    description%kappa = c_loc(array)
-    if (present(kappa_z)) then
-       along_z = array_r64(kappa_z)
-       description%kappa_z = c_loc(along_z)
-    end if
-    if (present(reaction)) then
-       reacting = array_r64(reaction)
-       description%reaction = c_loc(reacting)
-    end if
-    call make(self, description, spacing, sides, code, ranks, ny)
+    description%kappa = optional_r64(kappa, places(1))
+    description%kappa_y = optional_r64(kappa_y, places(2))
+    description%kappa_z = optional_r64(kappa_z, places(3))
+    description%reaction = optional_r64(reaction, places(4))
+    description%active = optional_r64(active, places(5))
+    call make(self, description, shape(kappa), spacing, sides, code, ranks, ny, dx, dy, dz)
   end subroutine diffusion_r64
 
-  subroutine diffusion_r32(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
+  subroutine diffusion_r32(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny, kappa_y, active, dx, dy, dz)
     class(isobar_problem), intent(inout) :: self
     real(c_float), intent(in), target :: kappa(:, :, :)
     real(c_double), intent(in), optional :: spacing(3)
@@ -620,44 +630,50 @@ contains
     integer(c_int32_t), intent(out), optional :: code
     class(isobar_ranks), intent(in), optional :: ranks
     integer, intent(in), optional :: ny
-    type(isobar_array), target :: array, along_z, reacting
+    real(c_float), intent(in), target, optional :: kappa_y(:, :, :), active(:, :, :)
+    real(c_double), intent(in), optional :: dx(:), dy(:), dz(:)
+    type(isobar_array), target :: places(5)
     type(c_diffusion) :: description
-    array = array_r32(kappa)
-    description%kappa = c_loc(array)
-    if (present(kappa_z)) then
-       along_z = array_r32(kappa_z)
-       description%kappa_z = c_loc(along_z)
-    end if
-    if (present(reaction)) then
-       reacting = array_r32(reaction)
-       description%reaction = c_loc(reacting)
-    end if
-    call make(self, description, spacing, sides, code, ranks, ny)
+    description%kappa = optional_r32(kappa, places(1))
+    description%kappa_y = optional_r32(kappa_y, places(2))
+    description%kappa_z = optional_r32(kappa_z, places(3))
+    description%reaction = optional_r32(reaction, places(4))
+    description%active = optional_r32(active, places(5))
+    call make(self, description, shape(kappa), spacing, sides, code, ranks, ny, dx, dy, dz)
   end subroutine diffusion_r32
 
   !> Arrays in the memory of one GPU, from isobar_cuda_array. The solver is on that GPU, and the arrays of rhs are there too.
-  subroutine diffusion_array(self, kappa, spacing, sides, kappa_z, reaction, code)
+  subroutine diffusion_array(self, kappa, spacing, sides, kappa_z, reaction, code, kappa_y, dx, dy, dz)
     class(isobar_problem), intent(inout) :: self
     type(isobar_array), intent(in), target :: kappa
     real(c_double), intent(in), optional :: spacing(3)
     type(isobar_side), intent(in), optional :: sides(2, 3)
     type(isobar_array), intent(in), target, optional :: kappa_z, reaction
     integer(c_int32_t), intent(out), optional :: code
+    type(isobar_array), intent(in), target, optional :: kappa_y
+    real(c_double), intent(in), optional :: dx(:), dy(:), dz(:)
     type(c_diffusion) :: description
     description%kappa = c_loc(kappa)
+    if (present(kappa_y)) description%kappa_y = c_loc(kappa_y)
     if (present(kappa_z)) description%kappa_z = c_loc(kappa_z)
     if (present(reaction)) description%reaction = c_loc(reaction)
-    call make(self, description, spacing, sides, code)
+    call make(self, description, int(kappa%shape(3:1:-1)), spacing, sides, code, dx=dx, dy=dy, dz=dz)
   end subroutine diffusion_array
 
-  subroutine make(self, description, spacing, sides, code, ranks, ny)
+  subroutine make(self, description, extents, spacing, sides, code, ranks, ny, dx, dy, dz)
     class(isobar_problem), intent(inout) :: self
     type(c_diffusion), intent(inout) :: description
+    integer, intent(in) :: extents(3)
     real(c_double), intent(in), optional :: spacing(3)
     type(isobar_side), intent(in), optional :: sides(2, 3)
     integer(c_int32_t), intent(out), optional :: code
     class(isobar_ranks), intent(in), optional :: ranks
     integer, intent(in), optional :: ny
+    real(c_double), intent(in), optional :: dx(:), dy(:), dz(:)
+    type(numbers), target :: widths(3)
+    integer :: cells(3)
+    character(:), allocatable :: wrong
+    integer(c_int32_t) :: found
     description%size = c_sizeof(description)
     if (present(spacing)) description%spacing = spacing
     if (present(sides)) then
@@ -666,11 +682,35 @@ contains
        description%coefficients = sides%coefficient
     end if
     call self%free()
+    cells = extents
+    if (present(ranks) .and. present(ny)) cells(2) = ny
+    call widths_of(dx, "dx", 1)
+    call widths_of(dy, "dy", 2)
+    call widths_of(dz, "dz", 3)
+    ! With ranks the call is collective, and fails on all of them without a size.
+    if (allocated(wrong)) description%size = 0
     if (present(ranks)) then
-       call settle(c_problem_rows(description, count_of(ny), ranks%handle, self%handle), code)
+       found = c_problem_rows(description, count_of(ny), ranks%handle, self%handle)
     else
-       call settle(c_problem_diffusion(description, self%handle), code)
+       found = c_problem_diffusion(description, self%handle)
     end if
+    if (allocated(wrong)) found = c_refuse(wrong // c_null_char)
+    call settle(found, code)
+  contains
+    subroutine widths_of(values, name, d)
+      real(c_double), intent(in), optional :: values(:)
+      character(*), intent(in) :: name
+      integer, intent(in) :: d
+      if (.not. present(values)) return
+      if (size(values) == cells(d)) then
+         allocate (widths(d)%values(size(values), 1))
+         widths(d)%values(:, 1) = values
+         description%widths(d) = c_loc(widths(d)%values)
+      else
+         wrong = name // " has the shape " // text_of(shape(values)) // ", but " // text_of(cells(d:d)) // &
+              " is needed for kappa of the shape " // text_of(extents)
+      end if
+    end subroutine widths_of
   end subroutine make
 
   subroutine problem_divide(self, ranks, code)
@@ -798,6 +838,23 @@ contains
     if (present(f)) place = c_loc(f)
     call settle(c_problem_rhs(self%handle, place, b), code)
   end subroutine rhs_array
+
+  subroutine problem_flux(self, u, axis, is_upper, total, code)
+    class(isobar_problem), intent(in) :: self
+    real(c_double), intent(in), target :: u(:, :, :)
+    integer, intent(in) :: axis
+    logical, intent(in) :: is_upper
+    real(c_double), intent(inout) :: total
+    integer(c_int32_t), intent(out), optional :: code
+    integer(c_int32_t) :: found
+    character(20) :: given
+    found = c_problem_flux(self%handle, array_r64(u), int(axis - 1, c_int32_t), merge(1_c_int32_t, 0_c_int32_t, is_upper), total)
+    if (axis < 1 .or. axis > 3) then
+       write (given, '(i0)') axis
+       found = c_refuse("axis is " // trim(given) // "; use 1 for x, 2 for y or 3 for z" // c_null_char)
+    end if
+    call settle(found, code)
+  end subroutine problem_flux
 
   subroutine problem_free(self)
     class(isobar_problem), intent(inout) :: self
@@ -980,15 +1037,15 @@ contains
     integer(c_int32_t) :: found
     wanted%size = c_sizeof(wanted)
     if (present(fixed_b)) wanted%fixed_b = merge(1, 0, fixed_b)
-    wanted%b = optional_place(b, places(1))
-    wanted%kappa = optional_place(kappa, places(2))
-    wanted%kappa_y = optional_place(kappa_y, places(3))
-    wanted%kappa_z = optional_place(kappa_z, places(4))
-    wanted%reaction = optional_place(reaction, places(5))
-    wanted%f = optional_place(f, places(6))
-    wanted%density = optional_place(density, places(7))
-    wanted%faces = [optional_place(tx, places(8)), optional_place(ty, places(9)), optional_place(tz, places(10))]
-    wanted%shift = optional_place(shift, places(11))
+    wanted%b = optional_r64(b, places(1))
+    wanted%kappa = optional_r64(kappa, places(2))
+    wanted%kappa_y = optional_r64(kappa_y, places(3))
+    wanted%kappa_z = optional_r64(kappa_z, places(4))
+    wanted%reaction = optional_r64(reaction, places(5))
+    wanted%f = optional_r64(f, places(6))
+    wanted%density = optional_r64(density, places(7))
+    wanted%faces = [optional_r64(tx, places(8)), optional_r64(ty, places(9)), optional_r64(tz, places(10))]
+    wanted%shift = optional_r64(shift, places(11))
     found = isobar_ok
     ! Numbers of faces and widths are written to arrays of the right size, and copied if all is well.
     call widths_of(dx, "dx", 1)
@@ -1043,7 +1100,7 @@ contains
   end subroutine solver_gradient
 
   !> Returns the address of a described array, or null if it is absent.
-  function optional_place(values, array) result(place)
+  function optional_r64(values, array) result(place)
     real(c_double), intent(in), target, optional :: values(:, :, :)
     type(isobar_array), intent(out), target :: array
     type(c_ptr) :: place
@@ -1052,7 +1109,18 @@ contains
        array = array_r64(values)
        place = c_loc(array)
     end if
-  end function optional_place
+  end function optional_r64
+
+  function optional_r32(values, array) result(place)
+    real(c_float), intent(in), target, optional :: values(:, :, :)
+    type(isobar_array), intent(out), target :: array
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(values)) then
+       array = array_r32(values)
+       place = c_loc(array)
+    end if
+  end function optional_r32
 
   function solver_report(self) result(report)
     class(isobar_solver), intent(in) :: self
