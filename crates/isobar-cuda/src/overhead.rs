@@ -27,6 +27,8 @@ pub const OVERHEAD: Overhead = Overhead {
         longest_shared: 512,
         most_rows: MOST_ROWS,
         has_rows_of_factors: false,
+        // Not measured.
+        strong_lines: 1.0,
     },
     stores_faces: true,
 };

@@ -56,9 +56,14 @@ pub(crate) fn of_arguments(text: String) -> String {
     })
 }
 
-/// Returns the message, with devices named as in the argument `device`.
+/// Returns the message, with Python's remedies in place of those of any language, and devices named as in the argument `device`.
 fn with_device(error: &isobar_case::Error) -> String {
-    with_devices(&error.to_string(), |name| format!("device=\"{name}\""))
+    const REMEDIES: [(&str, &str); 2] = [
+        ("make the problem of a diffusion equation", "make the problem with isobar.Diffusion"),
+        ("make a new one here", "make a new one here, or start workers with multiprocessing's \"spawn\""),
+    ];
+    let text = with_devices(&error.to_string(), |name| format!("device=\"{name}\""));
+    REMEDIES.iter().fold(text, |text, (any, python)| text.replace(any, python))
 }
 
 /// The failure of a call that may be Python's or XLA's.

@@ -8,7 +8,7 @@
 //! * [`IncompleteCholesky`]: papers D's and E's, [`IncompletePoisson`] and [`Neumann`]: paper D's, made of triangular parts,
 //! * [`Single`]: any of these in single precision, [`Own`]: a caller's,
 //! * [`Fallback`]: one of these, with simpler ones in reserve,
-//! * [`Pieces`]: one of these with the constants of disconnected components projected out,
+//! * [`Pieces`]: one of these with the constants of disconnected components as coarse vectors, or projected out where they float,
 //! * [`deflation`]: removes a few slow directions from an iteration, [`null_space`]: those that A maps to zero.
 
 pub mod deflation;

@@ -1,9 +1,10 @@
-//! A preconditioner with the constants of disconnected components projected out.
+//! A preconditioner with the constants of disconnected components beside it.
 
 use std::sync::Arc;
 
 use super::Preconditioner;
 use crate::backend::AggregateBackend;
+use crate::execute::rows;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
 use crate::traffic::{self, StepTraffic};
@@ -13,13 +14,13 @@ use crate::{AggregateMap, Host, Layout, Real, Result};
 ///
 /// M⁻¹ + Z E⁻¹ Zᵀ,  E = Zᵀ A Z,
 ///
-/// which is diagonal, each component's shift, for components that little holds, with the mean of floating components removed before and after. Coarse grids do not separate
-/// components that are closer to each other than a coarse cell, and an almost free constant there is the slowest vector of all.
+/// for components that little holds; E is diagonal, their shifts. The mean of floating components is removed before and after. Coarse grids do not
+/// separate components that are closer to each other than a coarse cell, and an almost free constant there is the slowest vector of all.
 ///
-/// Components of one cell are solved for exactly on every grid, and the largest one is on coarse grids, so neither needs this if it is held. Nor
-/// does a single component. Where it floats, r has no mean but for rounding, since neither the right-hand
-/// side nor A u has one; and the constant in z = M⁻¹ r changes neither A z nor ⟨r, z⟩. It is removed from the solution at
-/// the end, and from z where its norm matters, in [`project_out`](Preconditioner::project_out).
+/// Components of one cell are left out, as lines solve them exactly on every grid, and the largest if it is held, as coarse grids have it. A single
+/// floating one is left alone: r has no mean but for rounding, since neither the right-hand side nor A u has one; and the constant in z = M⁻¹ r
+/// changes neither A z nor ⟨r, z⟩. It is removed from the solution at the end, and from z where its norm matters, in
+/// [`project_out`](Preconditioner::project_out).
 ///
 /// Storage where there are others: an n-vector besides the preconditioner's own.
 pub struct Pieces<B: AggregateBackend, T: Real> {
@@ -131,12 +132,14 @@ fn ties<B: AggregateBackend, T: Real>(
     pieces: &AggregateMap,
 ) -> Result<Vec<[f64; 2]>> {
     let (backend, layout, shape) = (operator.backend(), operator.layout(), pieces.shape());
-    let halves = pieces.ids().iter().zip(shape.places()).map(|(&id, [i, j, k])| match id {
-        AggregateMap::NONE => id,
-        id => 2 * id + ((i + j + k) % 2) as u32,
+    let (ids, count) = (pieces.ids(), 2 * pieces.count());
+    let halves = rows(&Host, ids.len(), shape.nx, |row, halves: &mut [u32]| {
+        let (first, of_row) = (row % shape.ny + row / shape.ny, &ids[row * shape.nx..]);
+        for ((half, &id), n) in halves.iter_mut().zip(of_row).zip(first..) {
+            *half = if id == AggregateMap::NONE { id } else { 2 * id + (n % 2) as u32 };
+        }
     });
-    let count = 2 * pieces.count();
-    let halves = backend.aggregates(&operator.own_cells(AggregateMap::new(shape, halves.collect(), count)?)?)?;
+    let halves = backend.aggregates(&operator.own_cells(AggregateMap::from_parts(shape, halves, count))?)?;
     let mut numbers = backend.aggregate_vector(count)?;
     let mut products = |sign: f64| -> Result<Vec<f64>> {
         let (mut x, mut product) = (backend.zeros(layout)?, backend.zeros(layout)?);

@@ -282,7 +282,7 @@ mod tests {
         assert!(known.xy > 8e5 && (0.2 * known.xy..=known.xy).contains(&found.xy), "{found:?}, {known:?}");
         assert_eq!((found.xz, found.yz, known.xz, known.yz), (0.0, 0.0, 0.0, 0.0));
         let (options, planes) = (SolverOptions::default(), Orientation { upright_from: 1e3, ..Orientation::default() });
-        let turns = |is_periodic| planes.turns(shape, is_periodic, &options, || known.most());
+        let turns = |is_periodic| planes.turns(shape, is_periodic, &options, || known.most(), || [1.0; 3]);
         assert_eq!([turns([false; 3]), turns([false, true, false])], [Some(Turns::UPRIGHT), None]);
         assert!(!known.around(Turns::UPRIGHT).halves_lines(Turns::UPRIGHT.around(shape), [false; 3]));
         // Couplings of x and of y, each from 10⁻³ to 10³: single cells differ by 10⁶ both ways.

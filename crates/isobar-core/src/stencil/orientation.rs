@@ -33,17 +33,20 @@ pub struct Orientation {
     pub most_rows: usize,
     /// Whether incomplete factorisations gain by long rows as well.
     pub has_rows_of_factors: bool,
+    /// The time of a solve whose strongest couplings are not along z, where lines solve them, over that where they are; at most 1 where that is not known.
+    pub strong_lines: f64,
 }
 
 impl Orientation {
-    /// Returns the order in which a solver with these options has a grid's directions, which cross by `crossing()`; nothing where it is the
-    /// caller's.
+    /// Returns the order in which a solver with these options has a grid's directions, which cross by `crossing()` and whose mean couplings are
+    /// `strengths()`; nothing where it is the caller's.
     pub(crate) fn turns(
         self,
         shape: Shape,
         is_periodic: [bool; 3],
         options: &SolverOptions,
         crossing: impl FnOnce() -> f64,
+        strengths: impl FnOnce() -> [f64; 3],
     ) -> Option<Turns> {
         /// Where directions of a grid in space cross by more, lines in z may be what makes iterations few.
         const MOST_CROSSING: f64 = 1e3;
@@ -54,13 +57,14 @@ impl Orientation {
         let turned = if options.has_factors() && self.has_rows_of_factors {
             let others: Vec<_> =
                 others().into_iter().filter(|turns| !is_plane || turns.around(shape).nz == 1).collect();
-            Self { half_plane: 0.0, ..self }.faster(Turns::ONE, &others, grid)
+            Self { half_plane: 0.0, ..self }.faster(Turns::ONE, &others, grid, None)
         } else if !has_lines && options.method != Method::Direct {
             None
         } else if is_plane {
             self.of_plane(grid, [has_lines, is_open], crossing)
         } else if is_open || options.method == Method::Direct {
-            self.faster(Turns::ONE, &others(), grid).filter(|_| crossing() < MOST_CROSSING)
+            let strongest = if is_open && self.strong_lines > 1.0 { strongest(strengths(), is_periodic) } else { None };
+            self.faster(Turns::ONE, &others(), grid, strongest).filter(|_| crossing() < MOST_CROSSING)
         } else {
             None
         }?;
@@ -79,10 +83,10 @@ impl Orientation {
             [true, false, true] => [[0, 2, 1], SAME],
             [false, true, true] => [[1, 2, 0], [1, 0, 2]],
             [false, true, false] => {
-                return self.faster(Turns::ONE, &[Turns::in_order([1, 0, 2])], (shape, is_periodic));
+                return self.faster(Turns::ONE, &[Turns::in_order([1, 0, 2])], (shape, is_periodic), None);
             }
             [false, false, true] => {
-                return self.faster(Turns::ONE, &[Turns::in_order([2, 1, 0])], (shape, is_periodic));
+                return self.faster(Turns::ONE, &[Turns::in_order([2, 1, 0])], (shape, is_periodic), None);
             }
             _ => return None,
         };
@@ -96,11 +100,18 @@ impl Orientation {
         if crosses || (has_lines && !is_open) {
             return Some(own);
         }
-        Some(self.faster(own, &[exchanged], (shape, is_periodic)).unwrap_or(own))
+        Some(self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own))
     }
 
-    /// Returns the order of several in which cells take the least time, where that is much less than in this one.
-    fn faster(self, own: Turns, others: &[Turns], (shape, is_periodic): (Shape, [bool; 3])) -> Option<Turns> {
+    /// Returns the order of several in which cells take the least time, where that is much less than in this one; the couplings of one of the
+    /// caller's directions may be much the strongest.
+    fn faster(
+        self,
+        own: Turns,
+        others: &[Turns],
+        (shape, is_periodic): (Shape, [bool; 3]),
+        strongest: Option<usize>,
+    ) -> Option<Turns> {
         /// Fewer cells take little time in any order,
         const FEW: usize = 30_000;
         /// unless their rows are so short that this much is saved.
@@ -111,7 +122,8 @@ impl Orientation {
         const PERIODIC_LINES: f64 = 1.4;
         let time = |turns: &Turns| {
             let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
-            lines * self.time(turns.around(shape))
+            let iterations = if strongest.is_none_or(|d| turns.order[2] == d) { 1.0 } else { self.strong_lines };
+            lines * iterations * self.time(turns.around(shape))
         };
         let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
         let best = others.min_by(|a, b| time(a).total_cmp(&time(b)))?;
@@ -132,6 +144,14 @@ impl Orientation {
         let along_x = (self.row + self.half_plane / nz as f64) / nx as f64;
         (1.0 + along_x + self.line * nz as f64 + not_shared) * if ny > 1 { 1.0 + self.plane / ny as f64 } else { 1.0 }
     }
+}
+
+/// Returns the direction whose couplings are much stronger than all others', if lines solve them.
+fn strongest(strengths: [f64; 3], is_periodic: [bool; 3]) -> Option<usize> {
+    const MUCH: f64 = 8.0;
+    let d = (0..3).max_by(|&a, &b| strengths[a].total_cmp(&strengths[b]))?;
+    let is_much = (0..3).all(|e| e == d || strengths[d] >= MUCH * strengths[e]);
+    (is_much && !is_periodic[d]).then_some(d)
 }
 
 /// Returns all orders but the caller's. Of equals the first is taken: the caller's rows become lines, so that neighbours are near each other in
@@ -160,7 +180,7 @@ mod tests {
         let gpu =
             Orientation { row: 16.0, line: 2.5e-3, longest_shared: 512, most_rows: 32767, ..Orientation::default() };
         let turned = |shape: Shape, is_periodic, orientation: Orientation| {
-            let turns = orientation.turns(shape, is_periodic, &options, || 1.0)?;
+            let turns = orientation.turns(shape, is_periodic, &options, || 1.0, || [1.0; 3])?;
             let at = [1, 2, 3];
             assert_eq!(turns.callers_cell(turns.of_axes(at)), at);
             assert_eq!(turns.once(turns.around(shape)), shape);
@@ -177,7 +197,7 @@ mod tests {
             // An odd periodic direction is solved by lines rather than on two copies.
             assert_eq!(turned(Shape::new(200, 15, 60), [false, true, false], device), Some([200, 60, 15]));
             assert_eq!(turned(Shape::new(201, 15, 60), [true, true, false], device), None);
-            let crossing = device.turns(Shape::new(2, 90, 400), [false; 3], &options, || 1e4);
+            let crossing = device.turns(Shape::new(2, 90, 400), [false; 3], &options, || 1e4, || [1.0; 3]);
             assert_eq!(crossing, None);
         }
         // One row, and few cells in rows of one.
@@ -202,11 +222,39 @@ mod tests {
         let mic = Preconditioner::Mic { relaxation: 1.0, block: None };
         let factors = SolverOptions { method: Method::Cg, preconditioner: mic, ..SolverOptions::default() };
         let thin = Shape::new(1, 300, 200);
-        let turned_by = |device: Orientation| device.turns(thin, [false; 3], &factors, || 1.0);
+        let turned_by = |device: Orientation| device.turns(thin, [false; 3], &factors, || 1.0, || [1.0; 3]);
         assert_eq!(turned_by(cpu).map(|turns| turns.around(thin).extents()), Some([300, 200, 1]));
         assert_eq!(turned_by(gpu), None);
         let given = SolverOptions { preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
-        assert_eq!(gpu.turns(long, [false; 3], &given, || 1.0), None);
+        assert_eq!(gpu.turns(long, [false; 3], &given, || 1.0, || [1.0; 3]), None);
+    }
+
+    #[test]
+    fn the_strongest_direction_is_that_of_lines() {
+        let cpu =
+            Orientation { row: 45.0, most_rows: usize::MAX, longest_shared: usize::MAX, ..Orientation::default() };
+        let order = |strong_lines: f64, strengths: [f64; 3], is_periodic| {
+            let orientation = Orientation { strong_lines, ..cpu };
+            let turns = orientation.turns(
+                Shape::new(64, 60, 56),
+                is_periodic,
+                &SolverOptions::default(),
+                || 1.0,
+                || strengths,
+            )?;
+            Some(turns.order[2])
+        };
+        for d in 0..2 {
+            let mut strengths = [1.0, 2.0, 1.0];
+            strengths[d] = 30.0;
+            let mut ring = [false; 3];
+            assert_eq!(order(1.6, strengths, ring), Some(d));
+            assert_eq!(order(1.0, strengths, ring), None);
+            ring[d] = true;
+            assert_eq!(order(1.6, strengths, ring), None, "lines around a ring");
+        }
+        assert_eq!(order(1.6, [1.0, 1.0, 100.0], [false; 3]), None);
+        assert_eq!(order(1.6, [30.0, 30.0, 1.0], [false; 3]), None, "two directions alike");
     }
 
     #[test]
@@ -214,7 +262,7 @@ mod tests {
         let options = SolverOptions::default();
         let plane = |shape: Shape, is_periodic, are_flat, crossing| {
             let planes = Orientation { upright_from: 100.0, are_flat, ..Orientation::default() };
-            let turns = planes.turns(shape, is_periodic, &options, || crossing);
+            let turns = planes.turns(shape, is_periodic, &options, || crossing, || [1.0; 3]);
             let around = turns.unwrap_or(Turns::ONE).around(shape);
             assert_eq!(turns.unwrap_or(Turns::ONE).once(around), shape);
             around.extents()

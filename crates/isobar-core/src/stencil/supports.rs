@@ -36,7 +36,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
 
     /// What decides the order of directions in this device's grids.
     const ORIENTATION: Orientation = Orientation {
-        upright_from: 30.0,
+        upright_from: 20.0,
         are_flat: false,
         row: 45.0,
         half_plane: 300.0,
@@ -45,6 +45,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         longest_shared: usize::MAX,
         most_rows: usize::MAX,
         has_rows_of_factors: true,
+        strong_lines: 1.6,
     };
 
     /// Returns what the grid of a solver with these options is, given the stencil's.

@@ -106,7 +106,9 @@ impl MatrixSize {
     /// and whether that is a copy in another order.
     pub(super) fn around(&self, options: &SolverOptions, orientation: Orientation) -> (Self, bool) {
         let turns = (self.kind == MatrixKind::Diffusion)
-            .then(|| orientation.turns(self.shape, self.is_periodic, options, || self.crossing.most()))
+            .then(|| {
+                orientation.turns(self.shape, self.is_periodic, options, || self.crossing.most(), || self.strengths)
+            })
             .flatten();
         let turns = turns.unwrap_or_else(|| Turns::of(self.shape, self.is_periodic));
         let (strengths, is_periodic) = (turns.of_axes(self.strengths), turns.of_axes(self.is_periodic));
