@@ -4,8 +4,8 @@
 //! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
 //! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
 //!
-//! Rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least time.
-//! Directions change places where that saves much of it; coefficients and callers' arrays are then copied in another order.
+//! Rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least time,
+//! and iterations are few where the strongest couplings are along lines. Directions change places where that saves much time; coefficients and callers' arrays are then copied in another order.
 
 use super::turns::{SAME, Turns};
 use crate::Shape;
