@@ -876,7 +876,8 @@ contains
   end subroutine problem_finalize
 
   !> options are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; by default the options of the
-  !> problem's case, or a tolerance of 1e-5 relative to the residual of the first guess (norm = "initial"). device is "auto" (the default), "cpu", "cuda" or "cuda:N"; threads is the number of CPU threads, by default one per core.
+  !> problem's case, or a tolerance of 1e-5 relative to the residual of the first guess (norm = "initial"). device is "auto" (the default),
+  !> "cpu", "cuda" or "cuda:N"; threads is the number of CPU threads, by default one per core.
   subroutine solver_create(self, problem, options, device, threads, code)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem

@@ -55,17 +55,21 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         let Components { all, anchored } = components;
         let sizes = all.sizes();
         let largest = (0..sizes.len()).max_by_key(|&piece| sizes[piece]);
-        let may_count = |piece: usize| sizes[piece] > 1 && !(anchored[piece] && Some(piece) == largest);
-        let mut kept: Vec<_> = (0..sizes.len()).map(may_count).collect();
-        let mut held = vec![0.0; sizes.len()];
-        if (0..sizes.len()).any(|piece| kept[piece] && anchored[piece]) {
-            for (piece, [tie, diagonal]) in ties(operator, &all)?.into_iter().enumerate().filter(|&(n, _)| anchored[n])
-            {
-                kept[piece] &= tie > 0.0 && tie < WEAK * diagonal;
-                held[piece] = 1.0 / tie;
+        // 1 / E or −1 / cells of those that count.
+        let of_floating =
+            |(&size, &is_held): (&usize, &bool)| (size > 1 && !is_held).then(|| [0.0, -1.0 / size as f64]);
+        let mut of_piece: Vec<Option<[f64; 2]>> = sizes.iter().zip(&anchored).map(of_floating).collect();
+        let may_be_weak = |&piece: &usize| sizes[piece] > 1 && anchored[piece] && Some(piece) != largest;
+        let held: Vec<usize> = (0..sizes.len()).filter(may_be_weak).collect();
+        if !held.is_empty() {
+            let ties = ties(operator, &all)?;
+            for (piece, [tie, diagonal]) in held.into_iter().map(|piece| (piece, ties[piece])) {
+                of_piece[piece] = (tie > 0.0 && tie < WEAK * diagonal).then(|| [1.0 / tie, 0.0]);
             }
         }
-        let count = kept.iter().filter(|kept| **kept).count();
+        let kept: Vec<bool> = of_piece.iter().map(Option::is_some).collect();
+        let (inverses, means): (Vec<f64>, Vec<f64>) = of_piece.into_iter().flatten().map(|[a, b]| (a, b)).unzip();
+        let count = means.len();
         if count == 0 {
             return Ok(None);
         }
@@ -77,10 +81,6 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             backend.write_aggregated(from, &mut numbers)?;
             Ok(numbers)
         };
-        let of_kept = |piece: usize| (kept[piece], anchored[piece], sizes[piece] as f64, held[piece]);
-        let of_kept = (0..sizes.len()).map(of_kept).filter(|&(is_kept, ..)| is_kept);
-        let pair = |(_, is_held, size, held)| if is_held { (held, 0.0) } else { (0.0, -1.0 / size) };
-        let (inverses, means): (Vec<f64>, Vec<f64>) = of_kept.map(pair).unzip();
         let any_held = inverses.iter().any(|&inverse| inverse > 0.0);
         let pieces = backend.aggregates(&operator.own_cells(pieces)?)?;
         let r = backend.zeros(&if several { *layout } else { Layout::smallest()? })?;
