@@ -16,6 +16,7 @@
 //! once, the second call returns `ISOBAR_BUSY` and does nothing.
 
 pub mod array;
+mod environment;
 pub mod faces;
 pub mod gradient;
 mod handle;

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use isobar::Error;
 
+use crate::environment::Environment;
 use crate::text;
 
 /// Success; for a solve, converged.
@@ -78,6 +79,7 @@ impl From<isobar_case::Error> for Failure {
 
 /// Returns the code of a call and keeps its message.
 pub(crate) fn coded(call: impl FnOnce() -> Result<i32>) -> i32 {
+    let _callers = Environment::default();
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!("internal error in isobar: {}; please report it", said.unwrap_or("no message"));

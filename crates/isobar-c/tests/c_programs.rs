@@ -68,6 +68,7 @@ programs! {
     derivatives_by_shared_and_separate_kappa: run_program("tests/directions.c", true), |text| text == FINE;
     derivatives_on_a_thin_grid_from_fortran: run_fortran("tests/gradient.f90"), |text| text == FINE;
     masks_and_widths_from_fortran: run_fortran("tests/diffusion.f90"), |text| text == FINE;
+    floating_point_environments_are_the_callers: run_program("tests/environment.c", true), |text| text == FINE;
     arrays_of_handles_are_freed: run_fortran("tests/handles.f90"), |text| text == FINE;
     conductances_from_fortran: run_fortran("tests/faces.f90"), |text| text == FINE;
     misuse_comes_back_as_codes: run_program("tests/misuse.c", true), |text| text == FINE;

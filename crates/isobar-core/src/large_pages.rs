@@ -21,8 +21,11 @@ const MOST: usize = 64 << 20;
 const REGION: usize = 256 << 20;
 /// Parts begin at multiples of this.
 const LINE: usize = 64;
-/// The most bytes of freed parts that are kept for reuse.
+/// Freed parts of up to this many bytes in all are always kept for reuse.
 const KEPT: usize = 64 << 20;
+/// More are kept as long as bytes in use and kept bytes are together no more than were in use before, at most this many: a setup spends a
+/// third of its time, and on some virtual machines most of it, on pages that the system has to clear again.
+const MOST_KEPT: usize = 1 << 30;
 
 /// An allocator for programs that solve on CPUs: on Linux, what takes 16 KiB or more lies in large pages, and freed parts are used again.
 ///
@@ -145,12 +148,28 @@ struct Pool {
     fresh: Range<usize>,
     /// An upper bound of the bytes of free parts that take memory.
     kept: usize,
+    /// Bytes in use.
+    used: usize,
+    /// The most bytes that were in use at once.
+    peak: usize,
 }
 
 impl Pool {
+    const NEW: Self = Self { free: BTreeMap::new(), fresh: 0..0, kept: 0, used: 0, peak: 0 };
+
     /// Takes a part, the smallest free one that suffices. Returns its first byte, and whether it is zero; nothing where there is no memory.
     fn take(&mut self, layout: Layout) -> Option<(usize, bool)> {
         let (size, align) = (part(layout), layout.align().max(LINE));
+        let found = self.find(size, align);
+        if found.is_some() {
+            self.used += size;
+            self.peak = self.peak.max(self.used);
+        }
+        found
+    }
+
+    /// Finds a part for [`Pool::take`].
+    fn find(&mut self, size: usize, align: usize) -> Option<(usize, bool)> {
         let fits = |range: &Range<usize>| range.start.next_multiple_of(align) + size <= range.end;
         let free = self.free.iter().map(|(&start, &len)| start..start + len).filter(fits);
         if let Some(found) = free.min_by_key(Range::len) {
@@ -179,7 +198,8 @@ impl Pool {
     fn give(&mut self, start: usize, size: usize) {
         self.insert(start..start + size);
         self.kept += size;
-        if self.kept > KEPT {
+        self.used -= size;
+        if self.kept > KEPT.max(self.peak.min(MOST_KEPT).saturating_sub(self.used)) {
             self.kept = 0;
             for (&start, &len) in &self.free {
                 release(start..start + len);
@@ -206,10 +226,7 @@ impl Pool {
 }
 
 /// The pool of the process.
-static POOL: Locked = Locked {
-    is_taken: AtomicBool::new(false),
-    pool: UnsafeCell::new(Pool { free: BTreeMap::new(), fresh: 0..0, kept: 0 }),
-};
+static POOL: Locked = Locked { is_taken: AtomicBool::new(false), pool: UnsafeCell::new(Pool::NEW) };
 
 /// A pool behind a lock that may be held during a fork, so that the new process finds it whole.
 struct Locked {

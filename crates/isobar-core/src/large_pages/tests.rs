@@ -93,9 +93,38 @@ fn regions_and_mappings_are_large_and_used_again() {
 
 #[test]
 fn free_parts_are_joined() {
-    let mut pool = Pool { free: BTreeMap::new(), fresh: 0..0, kept: 0 };
+    let mut pool = Pool::NEW;
     for range in [10..20, 30..40, 20..25, 25..30, 50..50] {
         pool.insert(range);
     }
     assert_eq!(pool.free.into_iter().collect::<Vec<_>>(), [(10, 30)]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn as_much_is_kept_as_was_in_use() {
+    let (mut pool, layout) = (Pool::NEW, Layout::from_size_align(40 << 20, 64).unwrap());
+    let fill = |pool: &mut Pool, count: usize| -> Vec<usize> {
+        (0..count)
+            .map(|_| {
+                let (start, _) = pool.take(layout).unwrap();
+                // SAFETY: a part of the pool that nothing else has.
+                unsafe { *(start as *mut u8) = 1 };
+                start
+            })
+            .collect()
+    };
+    let is_kept = |pool: &Pool| {
+        // SAFETY: parts are mapped, in use or not.
+        let marks = pool.free.keys().map(|&start| unsafe { *(start as *const u8) });
+        marks.collect::<Vec<u8>>()
+    };
+    // Parts that were in use at once are all kept; a page of a part that is given back is zero.
+    let first = fill(&mut pool, 5);
+    first.into_iter().for_each(|start| pool.give(start, layout.size()));
+    assert!(is_kept(&pool).into_iter().all(|mark| mark == 1) && pool.used == 0 && pool.kept == 5 * layout.size());
+    // Not so the memory of more than MOST_KEPT.
+    let many = fill(&mut pool, 1 + MOST_KEPT / layout.size());
+    many.into_iter().for_each(|start| pool.give(start, layout.size()));
+    assert!(is_kept(&pool).contains(&0) && pool.kept <= MOST_KEPT && pool.used == 0);
 }
