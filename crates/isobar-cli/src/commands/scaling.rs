@@ -14,7 +14,7 @@ const SOLVES: usize = 5;
 
 const EXPLAINED: &str = "\
 Times are medians of five solves. Efficiency is by time per iteration, because the number of iterations may change with the grid.
-Weak scaling (as many rows on each): t₁ / tₙ. Strong scaling (the same grid on all): t₁ / (n tₙ).";
+Weak scaling (as many rows on each, a box of that many times the length in y): t₁ / tₙ. Strong scaling (the same grid on all): t₁ / (n tₙ).";
 
 /// A solve on a number of devices.
 #[derive(Clone, Debug, Serialize)]
@@ -114,7 +114,14 @@ pub fn run(args: &BenchArgs, scaling: Scaling) -> Result<u8> {
     for count in devices.counts() {
         let case = match scaling {
             Scaling::Strong => case.clone(),
-            Scaling::Weak => args.case.load_with(&format!("grid.ny={}", count * rows), "--scaling weak")?,
+            Scaling::Weak => {
+                let mut wider = args.case.load_with(&format!("grid.ny={}", count * rows), "--scaling weak")?;
+                // The box grows with the grid: thinner cells would be another problem, with other levels.
+                if let (Problem::Diffusion(wider), Problem::Diffusion(first)) = (&mut wider.problem, &case.problem) {
+                    wider.spacing[1].clone_from(&first.spacing[1]);
+                }
+                wider
+            }
         };
         let device = devices.open(count)?;
         let Some((point, described)) = solve(&case, &device, count)? else { break };

@@ -206,6 +206,17 @@ fn bench_scales_with_threads() {
             assert!(number(&point["relative_residual"]) <= 1e-5 && number(&point["efficiency"]) > 0.0);
         }
     }
+    // Cells keep their widths: one solve takes as many iterations as the other, on levels of the same kind.
+    let mut bubbles =
+        isobar(["bench", &case("bubbles_3d.toml"), "--device", "cpu", "--threads", "2", "--scaling", "weak"]);
+    bubbles
+        .args(["--set", "grid.nx=16", "--set", "grid.ny=16", "--set", "grid.nz=16"])
+        .args(["--set", "diffusion.coefficient=1.0", "--set", "diffusion.boundary=0.0"])
+        .args(["--set", "solver.method=cg", "--set", "solver.preconditioner=multigrid"])
+        .args(["--report", report.to_str().unwrap()]);
+    succeeded(&bubbles.output().unwrap());
+    let points = json(&report)["points"].clone();
+    assert_eq!(points[0]["iterations"], points[1]["iterations"], "{points}");
     let output = bench(&["--scaling", "sideways"]);
     assert!(stderr(&output).contains("weak"), "{}", stderr(&output));
     let heat = isobar(["bench", &case("heat.toml"), "--scaling", "weak"]).output().unwrap();
