@@ -115,7 +115,7 @@ unsafe fn solve_by<'s, R>(
 }
 
 /// Solves A u = b for `count` right-hand sides, some at the same time; other threads then call `progress`, one at a time.
-/// `b[n]` and `u[n]` are as in isobar_solver_solve, and `u[n]` must not share memory with the b of another system. If `codes` is not null,
+/// `b[n]` and `u[n]` are as in isobar_solver_solve, and `u[n]` must not share memory with the b or u of another system. If `codes` is not null,
 /// `codes[n]` becomes ISOBAR_OK, ISOBAR_NOT_CONVERGED or ISOBAR_INTERRUPTED; after an interruption the remaining systems are not solved and get that
 /// code too. Returns ISOBAR_OK if all systems have it, otherwise the first other code; isobar_last_error then names the system.
 /// isobar_solver_report describes the last system. After any other error `codes` is unchanged.

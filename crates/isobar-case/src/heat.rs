@@ -22,8 +22,6 @@ pub struct HeatCase {
     pub section: HeatSection,
     /// The time steps; with automatic lengths, a guess of the first one and the end time.
     pub steps: Steps,
-    /// Whether the preconditioner is to be chosen by trials: if the case says "auto", not if it says nothing.
-    pub wants_trial: bool,
     /// Whether unknowns are at points, with the default resolved.
     pub at_points: bool,
 }
@@ -134,8 +132,6 @@ impl HeatCase {
             }
             _ => {}
         }
-        let says_auto = |key: &str| document.get(key).is_some_and(|value| value.get_ref().as_str() == Some("auto"));
-        let wants_trial = says_auto("solver.preconditioner") || says_auto("solver.preconditioner.kind");
         let is_in_cells = document.get("diffusion.boundary").is_some() || document.get("grid.spacing").is_some();
         let at_points = section.unknowns.map_or(!is_in_cells, |unknowns| unknowns == Unknowns::Points);
         if at_points {
@@ -153,7 +149,7 @@ impl HeatCase {
         if let Initial::File(path) = &mut section.initial {
             *path = folder.join(&*path);
         }
-        Ok(Self { diffusion, section, steps, wants_trial, at_points })
+        Ok(Self { diffusion, section, steps, at_points })
     }
 
     /// Returns the files that are read.

@@ -99,9 +99,6 @@ fn solver(case: &Case, description: &Description) -> String {
     text
 }
 
-/// A smaller part removed from a right-hand side is rounding error and not reported.
-const WORTH_A_WORD: f64 = 1e-13;
-
 /// Returns the lines about the result: the outcome with advice, the error, the times, the bandwidth.
 pub fn closing(
     case: &Case,
@@ -159,12 +156,6 @@ pub fn closing(
         lines.push(entry(
             "condition",
             format!("{:.3e} of the {matrix} matrix: eigenvalues {smallest:.3e} to {largest:.3e}", spectrum.condition()),
-        ));
-    }
-    if let Some(removed) = outcome.removed.filter(|&removed| removed > WORTH_A_WORD) {
-        lines.push(entry(
-            "projected",
-            format!("a part of the right-hand side of relative norm {removed:.1e} was removed, because it is not in the range of the matrix"),
         ));
     }
     lines.push(entry(

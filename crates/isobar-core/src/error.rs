@@ -63,14 +63,6 @@ pub enum Error {
         /// Its message, and the remedy.
         message: String,
     },
-    /// A matrix or array file could not be understood.
-    #[error("line {line}: {message}")]
-    Parse {
-        /// Line in the file, from 1.
-        line: usize,
-        /// The fault.
-        message: String,
-    },
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -4,14 +4,13 @@
 #[macro_export]
 macro_rules! compile_solvers {
     ($backend:ty) => {
-        use $crate::array::Source;
         use $crate::bench::{Setup, Timed, time_iteration, time_setup};
         use $crate::build::{Solve, System};
         use $crate::error::Result;
         use $crate::options::SolverOptions;
         use $crate::precond::OwnPreconditioner;
         use $crate::problem::Heat;
-        use $crate::stepping::{Evolve, HeatOptions, HeatStepper, Tried};
+        use $crate::stepping::{Evolve, HeatOptions, HeatStepper};
 
         $crate::compile_solvers!(@solvers $backend, tensor_product, TensorProduct);
         $crate::compile_solvers!(@solvers $backend, diffusion, Diffusion);
@@ -19,18 +18,6 @@ macro_rules! compile_solvers {
         $crate::compile_solvers!(@solvers $backend, own, OwnOperator);
 
         $crate::compile_solvers!(@heat $backend);
-
-        /// Takes the first step of the heat equation with one preconditioner after another; see
-        /// [`trial`](isobar_core::stepping::trial::trial).
-        pub fn trial(
-            backend: &$backend,
-            heat: &Heat,
-            options: HeatOptions,
-            solver: &SolverOptions,
-            state: Source<'_>,
-        ) -> Result<Vec<Tried>> {
-            $crate::stepping::trial::trial(backend, heat, options, solver, state)
-        }
     };
     (@solvers $backend:ty, $name:ident, $stencil:ident) => {
         #[doc = concat!("Solvers of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]

@@ -32,15 +32,6 @@ pub fn join<B: PartBackend>(backend: B, world: Arc<dyn Communicator>, parts: [us
     Ok(backend.with_ranks((size > 1).then(|| Arc::new(Ranks::new(world, parts)))))
 }
 
-/// [`join`] in slabs of whole rows.
-///
-/// # Errors
-/// None in practice.
-pub fn join_rows<B: PartBackend>(backend: B, world: Arc<dyn Communicator>) -> Result<B> {
-    let size = world.size();
-    join(backend, world, [1, size])
-}
-
 /// The error where parts are not as many as ranks.
 pub fn other_number_of_parts([in_x, in_y]: [usize; 2], ranks: usize) -> Error {
     let message = format!(

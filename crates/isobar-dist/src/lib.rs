@@ -34,7 +34,7 @@ mod together;
 mod told;
 
 pub use communicator::{Communicator, Message};
-pub use joined::{collect, device, join, join_rows, other_number_of_parts, own_columns, require_order, require_sweeps};
+pub use joined::{collect, device, join, other_number_of_parts, own_columns, require_order, require_sweeps};
 pub use part::PartBackend;
 pub use patches::{Patches, collect_layers, gather};
 pub use ranks::{Ranks, Watched};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
-use isobar_dist::{Message, join_rows, mpi, together};
+use isobar_dist::{Message, join, mpi, together};
 
 use crate::jobs::{Mpi, Test};
 
@@ -172,7 +172,7 @@ fn be_a_rank() -> Result<()> {
         let mut alone = System::new(&Cpu::new(1)?, &stencil, &options)?;
         let alone = alone.solve(source.into(), target.into(), Guess::Zero, &mut ignore)?;
 
-        let backend = join_rows(Cpu::new(1)?, world.clone())?;
+        let backend = join(Cpu::new(1)?, world.clone(), [1, world.size()])?;
         let slab = backend.own_columns(shape)?.y;
         let strides = [1, shape.nx, shape.nx * shape.ny];
         let source = ArrayView::new(&rhs[slab.first * shape.nx..], slab.shape(shape), strides)?;

@@ -293,7 +293,7 @@ def test_what_did_not_converge_has_no_derivatives(rng):
         result.gradient(np.full(kappa.shape, np.nan))
     closed = isobar.Diffusion(kappa)
     wrong = np.where(np.arange(kappa.size).reshape(kappa.shape) == 9, np.inf, 1.0)
-    with pytest.raises(ValueError, match=r"the right-hand side is inf at \(i, j, k\) = \(1, 1, 0\)"):
+    with pytest.raises(ValueError, match=r"xbar is inf at \(i, j, k\) = \(1, 1, 0\)"):
         isobar.Solver(closed).solve(np.zeros(kappa.shape)).gradient(wrong)
 
 
@@ -322,6 +322,11 @@ def test_types_and_trivial_values(rng):
     assert gradient.b.dtype == np.float32 and gradient.kappa.dtype == np.float64
     nothing = result.gradient(np.zeros((6, 7)))
     assert not nothing.b.any() and not nothing.kappa.any()
+    # A solution in double precision has an adjoint in double precision.
+    double = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs(1.0).astype(np.float64))
+    assert double.gradient(np.ones((6, 7), np.float32)).b.dtype == np.float64
+    with pytest.raises(ValueError, match=r"^xbar is NaN at"):
+        double.gradient(np.full((6, 7), np.nan))
     # Lists are arrays too.
     assert result.gradient(np.ones((6, 7)).tolist()).b.shape == (6, 7)
     assert repr(gradient) == "<isobar.Gradient (6, 7): b, kappa, reaction, f, side, spacing, faces>"

@@ -90,6 +90,7 @@ def test_out(solver):
         ({"spacing": (1.0, 1.0, [1.0, 2.0])}, ValueError, r"widths of shape \(2,\) for 8 cells in x; the order is \(dz, dy, dx\)"),
         ({"active": np.zeros(SHAPE, bool)}, ValueError, "active"),
         ({"active": np.full(SHAPE, np.nan)}, ValueError, "the mask of active cells: it holds NaN"),
+        ({"active": np.array([[-1] * 8] + [[1] * 8] * (SHAPE[-2] - 1)) * np.ones(SHAPE, int)}, ValueError, "it holds negative numbers; use 0 for inactive"),
         ({"reaction": np.ones(3)}, ValueError, "reaction has shape"),
         ({"reaction": np.nan}, ValueError, "NaN in cell"),
         ({"sources": [{"i": 1}]}, ValueError, "^sources: entry 0 is .*, without rate; its keys are i, j, k, rate"),
@@ -184,6 +185,14 @@ def test_sources_that_no_solution_gives():
     with pytest.raises(ValueError, match="balance|mean|sum"):
         solver.solve(np.ones(SHAPE))
     assert isobar.Solver(problem, compatibility="project").solve(np.ones(SHAPE)).converged
+
+
+def test_active_cells_without_conductances():
+    conductances, shift = np.array([1.0, 0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0, 0.0, 1.0])
+    alone = isobar.Solver(isobar.Faces(conductances, shift=shift, active=np.ones(5, bool)), tolerance=1e-10)
+    with pytest.raises(ValueError, match=r"it has no solution: the active cell \(i, j, k\) = \(2, 0, 0\) has no conductance and no shift"):
+        alone.solve(np.ones(5))
+    np.testing.assert_allclose(alone.solve(np.array([1.0, 1, 0, 1, 1])).x, [2, 3, 0, 3, 2], rtol=1e-9)
 
 
 def test_updates():

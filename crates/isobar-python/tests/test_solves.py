@@ -206,9 +206,17 @@ def test_inactive_cells_may_hold_anything(rng):
     solver = isobar.Solver(isobar.Diffusion(rng.lognormal(size=active.shape), active=active, boundary=0.0))
     b, first = rng.normal(size=(2, *active.shape))
     expected = solver.solve(np.where(active, b, 0.0), x0=np.where(active, first, 0.0))
-    given = solver.solve(np.where(active, b, np.nan), x0=np.where(active, first, np.nan))
-    assert given.converged and given.history.tolist() == expected.history.tolist()
-    np.testing.assert_array_equal(given.x, expected.x)
+    for anything in (np.nan, np.inf, -np.inf, 1e155, -1e300):
+        given = solver.solve(np.where(active, b, anything), x0=np.where(active, first, anything))
+        assert given.converged and given.history.tolist() == expected.history.tolist()
+        np.testing.assert_array_equal(given.x, expected.x)
+        several = solver.solve(np.stack([np.where(active, b, anything)] * 2))
+        np.testing.assert_array_equal(several.x[0], several.x[1])
+        assert several.converged.all() and abs(several.x[0] - expected.x).max() < 1e-5 * abs(expected.x).max()
+        # A product, and derivatives.
+        np.testing.assert_array_equal(solver.apply(np.where(active, first, anything)), solver.apply(np.where(active, first, 0.0)))
+        xbar = np.where(active, first, anything)
+        np.testing.assert_array_equal(given.gradient(xbar).kappa, expected.gradient(np.where(active, first, 0.0)).kappa)
     with pytest.raises(ValueError, match="the first guess is NaN"):
         solver.solve(b, x0=np.where(active, np.nan, first))
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use isobar_core::build::Description;
 use isobar_core::prelude::{Evolve, Heat, HeatOptions, Observer, Result, Shape, SolverOptions, Source, ignore};
-use isobar_core::stepping::{Moment, Step, Tried};
+use isobar_core::stepping::{Moment, Step};
 use isobar_dist::{Ranks, together};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
-use crate::divided::{one_rank_only, require_same_system};
+use crate::divided::require_same_system;
 use crate::process::OfProcess;
 
 /// A stepper of u_t = ∇·(κ∇u) − c u + f: a problem in space, a scheme, a solver and a device, with all the memory that stepping
@@ -118,27 +118,6 @@ impl TimeStepper {
             }
             inner.update(heat)
         })
-    }
-
-    /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest first.
-    ///
-    /// # Errors
-    /// See [`TimeStepper::new`]; [`Error::Unsupported`](crate::Error::Unsupported) where nothing converges.
-    pub fn trial(
-        device: &Device,
-        heat: &Heat,
-        options: HeatOptions,
-        solver: &SolverOptions,
-        state: &[f64],
-    ) -> Result<Vec<Tried>> {
-        device.require_process()?;
-        let state: Source<'_> = state.source(heat.shape())?;
-        match device {
-            _ if device.ranks().is_some() => Err(one_rank_only("a trial of preconditioners")),
-            Device::Cpu(backend) => isobar_cpu::solvers::trial(backend, heat, options, solver, state),
-            Device::Cuda(backend) => isobar_cuda::solvers::trial(backend, heat, options, solver, state),
-            Device::Cards(_) => Err(one_rank_only("a trial of preconditioners")),
-        }
     }
 
     /// Takes the next step.

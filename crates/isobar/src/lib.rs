@@ -106,7 +106,7 @@ pub use isobar_core::operator::Guess;
 pub use isobar_core::precond::OwnPreconditioner;
 pub use isobar_core::real::Precision;
 pub use isobar_core::solver::{Observer, Progress};
-pub use isobar_core::stepping::{HeatOptions, Moment, Step, Tried};
+pub use isobar_core::stepping::{HeatOptions, Moment, Step};
 pub use isobar_cuda::problem::{Derivatives, DeviceProblem};
 
 pub use arrays::{Input, Output};

@@ -1,5 +1,6 @@
 //! Arrays given by their addresses, for callers in other languages.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use isobar_core::prelude::{
@@ -343,7 +344,7 @@ impl Solver {
     /// side, but shares memory with no other.
     ///
     /// # Errors
-    /// See [`Solver::solve_many`]; [`Error::Invalid`] for a u whose elements share memory.
+    /// See [`Solver::solve_many`]; [`Error::Invalid`] for a u whose elements share memory, and for one array as the u of two systems.
     ///
     /// # Safety
     /// See [`RawArray::with`], for every pair.
@@ -353,8 +354,15 @@ impl Solver {
         guess: Guess,
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>> {
-        let shape = self.shape();
-        self.solve_all(systems.into_iter().collect(), guess, observer, &|(rhs, u), solve| {
+        let (shape, systems) = (self.shape(), Vec::from_iter(systems));
+        let mut starts = HashSet::new();
+        if shape.cells() > 0
+            && let Some(n) = systems.iter().position(|(_, u)| !starts.insert(u.pointer))
+        {
+            let message = format!("u of system {n} is that of another system; give every system its own");
+            return Err(Error::invalid("the solutions", message));
+        }
+        self.solve_all(systems, guess, observer, &|(rhs, u), solve| {
             // SAFETY: promised by the caller.
             unsafe { RawArray::with(rhs, u, |rhs, u| solve(rhs.source(shape)?, u.target(shape)?)) }
         })

@@ -70,7 +70,6 @@ impl Report {
                 method: description.method.clone(),
                 preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),
                 precision: description.precision.to_string(),
-                trial: Vec::new(),
             },
             outcome: outcome.into(),
             error: None,
@@ -147,27 +146,6 @@ pub struct SolverReport {
     pub preconditioner: Option<String>,
     /// "f64", "f32" or "mixed"
     pub precision: String,
-    /// The preconditioners tried for time steps, fastest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub trial: Vec<TrialReport>,
-}
-
-/// A preconditioner that was tried.
-#[derive(Clone, Debug, Serialize)]
-pub struct TrialReport {
-    /// Its kind.
-    pub preconditioner: &'static str,
-    /// Seconds per step.
-    pub seconds: f64,
-    /// Iterations per step.
-    pub iterations: usize,
-}
-
-impl From<&isobar::Tried> for TrialReport {
-    fn from(tried: &isobar::Tried) -> Self {
-        let isobar::Tried { preconditioner, seconds, iterations } = *tried;
-        Self { preconditioner: preconditioner.name(), seconds, iterations }
-    }
 }
 
 /// Formats a report as JSON.
@@ -193,12 +171,7 @@ mod tests {
                 info: DeviceInfo { kind: "cpu", name: "a \"CPU\"".into(), count: 1, ranks: 1, threads: 2 },
                 shares: None,
             },
-            solver: SolverReport {
-                method: "multigrid".into(),
-                preconditioner: None,
-                precision: "f64".into(),
-                trial: Vec::new(),
-            },
+            solver: SolverReport { method: "multigrid".into(), preconditioner: None, precision: "f64".into() },
             outcome: OutcomeReport {
                 stop: Stop::MaxIterations,
                 iterations: 3,

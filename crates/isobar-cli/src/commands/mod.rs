@@ -9,7 +9,6 @@ mod heat;
 mod restart;
 pub mod scaling;
 pub mod solve;
-mod trial;
 mod writer;
 
 use crate::run::Run;

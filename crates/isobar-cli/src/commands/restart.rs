@@ -77,10 +77,16 @@ impl<'p> Restart<'p> {
             .ok_or_else(|| self.failure("it contains no state u; use a checkpoint that `isobar solve` wrote"))
     }
 
-    /// Returns the preconditioner of the run, if it was chosen by trials.
+    /// Returns the preconditioner of the run, if the case left it open.
     pub(super) fn preconditioner(&self) -> Option<Preconditioner> {
-        let name = self.fact("preconditioner");
-        isobar::internals::stepping::trial::CANDIDATES.into_iter().find(|known| known.name() == name)
+        // One that multigrid may replace is left open again.
+        match self.fact("preconditioner") {
+            "none" => Some(Preconditioner::None),
+            "mic" => Some(Preconditioner::Auto),
+            "line" => Some(Preconditioner::Line),
+            "multigrid" => Some(Preconditioner::Multigrid),
+            _ => None,
+        }
     }
 
     /// Fails if the checkpoint was written for another problem.

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 use crate::support::{
-    Case, assert_fails, case, entries, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds,
+    Case, assert_fails, case, entries, isobar, json, matrix_size, npy, number, overrides, stderr, stdout, succeeded,
+    succeeds,
 };
 
 /// Solves a case of this repository; returns the exit status and the report.
@@ -257,8 +258,7 @@ fn a_matrix_is_exported() {
     let (matrix, rhs) = (folder.path().join("A.mtx"), folder.path().join("b.mtx"));
     let [to, rhs_to] = [&matrix, &rhs].map(|path| path.to_str().unwrap());
     succeeds(["export", &case("panel-tiny.toml"), "--matrix", to, "--rhs", rhs_to, "--set", "grid.nx=4"]);
-    let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();
-    assert_eq!(read.rows(), 4 * 16 * 16);
+    assert_eq!(matrix_size(&fs::read_to_string(&matrix).unwrap())[..2], [1024; 2]);
     assert!(fs::read_to_string(&rhs).unwrap().starts_with(
         "%%MatrixMarket matrix array real general\n% unknown (i, j, k) is row 1 + i + nx (k + nz j)\n1024 1\n"
     ));

@@ -156,3 +156,12 @@ pub(crate) fn npy(shape: &str, values: &[f64]) -> Vec<u8> {
     bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
     bytes
 }
+
+/// Returns the rows, columns and entries of a Matrix Market file, which must have as many lines.
+#[track_caller]
+pub(crate) fn matrix_size(file: &str) -> [usize; 3] {
+    let mut lines = file.lines().skip_while(|line| line.starts_with('%'));
+    let sizes: Vec<usize> = lines.next().unwrap().split(' ').map(|size| size.parse().unwrap()).collect();
+    assert_eq!(lines.count(), sizes[2]);
+    sizes.try_into().unwrap()
+}

@@ -284,12 +284,10 @@ fn assert_fails(output: &Output, part: &str) {
 }
 
 fn failures_are_said_once(mpi: &Mpi) {
-    let (panel, heat) = (case("panel-tiny.toml"), case("heat.toml"));
-    let trial = ["-n", "2", "isobar", "solve", &heat, "--device", "cpu", "--set", "solver.preconditioner.kind=auto"];
+    let panel = case("panel-tiny.toml");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", "nothing.toml"]), "nothing.toml: no such file");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", &panel, "--nonsense"]), "--nonsense");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "bench", &panel]), "only `isobar solve` runs on several ranks");
-    assert_fails(&mpiexec(mpi, &trial), "a trial of preconditioners on several ranks");
     assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &panel, "--device", "cuda"]), "--device cpu");
     let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4", "--set", "grid.nx=8"];
     assert_fails(&mpiexec(mpi, &few), "8 × 4 columns for 5 ranks");

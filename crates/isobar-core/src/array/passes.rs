@@ -86,10 +86,10 @@ impl<'a> Source<'a> {
     /// Returns which of its values are not 0, in C order.
     ///
     /// # Errors
-    /// See [`Source::to_vec`]; [`Error::Invalid`] for NaN.
+    /// See [`Source::to_vec`]; [`Error::Invalid`] for NaN and negative numbers, which other programs give to cells of a fixed value.
     pub fn to_mask(self) -> Result<Vec<bool>> {
         let (cells, read) = (self.shape().cells(), self.reader()?);
-        let holds_nan = AtomicBool::new(false);
+        let [holds_nan, holds_negative] = [const { AtomicBool::new(false) }; 2];
         let set = |first: usize, mask: &mut [bool]| {
             let mut buffer = [0.0; BUFFER];
             for (n, mask) in mask.chunks_mut(BUFFER).enumerate() {
@@ -98,15 +98,17 @@ impl<'a> Source<'a> {
                 if values.iter().any(|value| value.is_nan()) {
                     holds_nan.store(true, Relaxed);
                 }
+                if values.iter().any(|value| *value < 0.0) {
+                    holds_negative.store(true, Relaxed);
+                }
                 mask.iter_mut().zip(values).for_each(|(is_set, value)| *is_set = *value != 0.0);
             }
         };
         let mask = try_pieces(&Host, cells, set).map_err(|_| no_room(cells))?;
-        if holds_nan.into_inner() {
-            return Err(Error::invalid(
-                "the mask of active cells",
-                "it holds NaN; use 0 for inactive cells and 1 for active ones",
-            ));
+        let wrong = [(holds_nan, "NaN"), (holds_negative, "negative numbers")];
+        if let Some((_, what)) = wrong.into_iter().find(|(holds, _)| holds.load(Relaxed)) {
+            let message = format!("it holds {what}; use 0 for inactive cells and 1 for active ones");
+            return Err(Error::invalid("the mask of active cells", message));
         }
         Ok(mask)
     }

@@ -55,21 +55,22 @@ pub(super) fn advice(
         Stop::Stagnated if options.precision == Precision::F32 => {
             format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
-        Stop::Stagnated if options.method == Method::Direct && residual > SINGULAR => format!(
+        Stop::Stagnated | Stop::Diverged if options.method == Method::Direct && !(residual <= SINGULAR) => format!(
             "the matrix is singular or nearly so: elimination leaves a relative residual of {residual:.1e}, and the solution means \
              nothing; change the reaction or the sides a little"
         ),
         // The residual after refinement of a direct solve is rounding, whatever its size.
         Stop::Stagnated
-            if evidence.is_at_floor
-                || options.method == Method::Direct
-                || (options.method.is_stationary() && residual < DOUBLE_FLOOR) =>
+            if evidence.is_at_floor || options.method == Method::Direct =>
         {
             format!(
             "a relative residual of {residual:.1e} is what rounding in double precision leaves here, and the solution is as good \
              as that: loosen solver.tolerance, or bring coefficients or widths closer to each other"
             )
         }
+        Stop::Stagnated if options.method.is_stationary() && residual < DOUBLE_FLOOR => format!(
+            "rounding, or the method, leaves a relative residual of {residual:.1e}: loosen solver.tolerance, or {stronger}"
+        ),
         Stop::Stagnated => format!("the method is too weak for this problem: {stronger}"),
         Stop::Breakdown | Stop::Diverged
             if (evidence.is_out_of_range || !residual.is_finite()) && options.storage() != Precision::F64 =>
@@ -93,6 +94,13 @@ pub(super) fn advice(
                     "rᵀD⁻¹r = {rho:.1e}: the matrix has a negative diagonal entry, so it is not positive definite, which \
                      conjugate gradients need; use solver.method = \"bicgstab\""
                 ),
+                Some(Broken::Direction { sigma: value, .. } | Broken::Preconditioner { rho: value })
+                    if !value.is_finite() && options.storage() == Precision::F64 =>
+                {
+                    "the matrix or the preconditioner gave a number that is not finite: check its coefficients, or your own code, or \
+                     scale the right-hand side down if it is near 1e308"
+                        .into()
+                }
                 _ if options.precision == Precision::F32 => {
                     "conjugate gradients met a direction of no length, as rounding in single precision makes them: use \
                      solver.precision \"mixed\" or \"f64\""
@@ -175,5 +183,6 @@ mod tests {
         assert!(!blames(of(Some(Broken::Preconditioner { rho: 0.0 }))));
         assert!(blames(of(Some(Broken::Direction { sigma: -0.5, rho: 1.0 }))));
         assert!(blames(of(Some(Broken::Preconditioner { rho: -1.0 }))));
+        assert!(of(Some(Broken::Direction { sigma: f64::NAN, rho: 1.0 })).contains("not finite"));
     }
 }

@@ -3,17 +3,22 @@
 use std::time::Instant;
 
 use super::advice::advice;
+use super::arrays::fetch;
 use super::iterate::Told;
 use super::judge::rounded;
 use super::range::Scaling;
 use super::system::System;
+use crate::ArrayViewMut;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
-use crate::options::{Method, Norm, SolverOptions};
+use crate::options::{Compatibility, Method, Norm, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::solver::monitor::Patience;
 use crate::solver::{Monitor, Observer};
 use crate::stencil::{Stencil, Supports};
+
+/// A smaller part removed from a right-hand side is rounding error and not reported.
+const WORTH_A_WORD: f64 = 1e-13;
 
 /// The initial norms of a solve.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +53,43 @@ impl Bounds {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Fails where b is not 0 in an active cell whose row of A is 0.
+    fn check_isolated(&self) -> Result<()> {
+        let isolated = self.stencil.isolated();
+        if isolated.is_empty() || self.options.compatibility == Compatibility::Project {
+            return Ok(());
+        }
+        let (own, shape) = (self.callers.own, self.callers.shape(&self.layout));
+        let mut b = vec![0.0; shape.cells()];
+        fetch(&self.backend, &self.callers, &self.b, &mut ArrayViewMut::c_order(&mut b, shape)?)?;
+        let is_own = |[i, j, _]: [usize; 3]| {
+            (own.x.first..own.x.beyond).contains(&i) && (own.y.first..own.y.beyond).contains(&j)
+        };
+        for &at @ [i, j, k] in isolated.iter().filter(|at| is_own(**at)) {
+            let value = b[i - own.x.first + shape.nx * (j - own.y.first + shape.ny * k)];
+            if value != 0.0 {
+                return Err(Error::invalid(
+                    "the right-hand side",
+                    format!(
+                        "it has no solution: the active cell (i, j, k) = {:?} has no conductance and no shift, so it must be 0 there, but it is \
+                         {value}. Give the cell a shift, leave it out of the mask, or set solver.compatibility = \"project\"",
+                        (at[0], at[1], at[2])
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Computes the norms of b and of the first residual, after b has been made compatible with a singular A.
     pub(super) fn norms(&mut self, guess: Guess) -> Result<Norms> {
         // The rounding of a large constant, such as that of absolute pressures, would hide the residual.
         if let (Guess::Given, Some(space)) = (guess, &mut self.null_space) {
             space.project_out(&mut self.u)?;
+        }
+        self.check_isolated()?;
+        if let Some(space) = &self.null_space {
+            space.clear_inactive(&mut self.b)?;
         }
         let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
         let found = if may_begin && self.iteration.finds_norm_of_rhs() {
@@ -97,6 +134,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
         }
         let mut told = Told::default();
+        if let Some(removed) = removed.filter(|&removed| removed > WORTH_A_WORD) {
+            told.notes.push(format!(
+                "a part of the right-hand side of relative norm {removed:.1e} was removed, because it is not in the range of the matrix"
+            ));
+        }
         // Where coefficients have moved, a former solution may leave residuals of the contrast. Methods that were asked for begin where they are told.
         if guess == Guess::Given && self.chooses() && rhs > 0.0 && initial > rhs {
             told.notes.push(format!(

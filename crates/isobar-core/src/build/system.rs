@@ -323,6 +323,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
         self.check_shapes([("u", u.shape()), ("v = A u", v.shape())])?;
         upload(&self.backend, &self.callers, u, &mut self.u)?;
+        if let Some(space) = &self.null_space {
+            space.clear_inactive(&mut self.u)?;
+        }
         self.capabilities.operator.apply(&mut self.u, &mut self.b)?;
         download(&self.backend, &self.callers, &self.b, &mut v)
     }

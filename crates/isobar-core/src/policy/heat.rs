@@ -3,23 +3,9 @@
 use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
 
-/// The preconditioners that are tried.
-pub const CANDIDATES: [Preconditioner; 5] = [
-    Preconditioner::Mic { relaxation: 1.0, block: None },
-    Preconditioner::SsorAi,
-    Preconditioner::Line,
-    Preconditioner::Multigrid,
-    Preconditioner::None,
-];
-
 /// Up to this many iterations without a preconditioner cost less than the three or four iterations with one: an iteration with
 /// incomplete Cholesky takes as long as two to four without.
 const FEW: usize = 12;
-
-/// Returns whether a preconditioner is too slow for a second try: one whose first takes three times as long as the best.
-pub(crate) fn is_hopeless(seconds: f64, best: f64) -> bool {
-    seconds > 3.0 * best
-}
 
 impl SolverOptions {
     /// Returns whether the preconditioner of time steps is left open.

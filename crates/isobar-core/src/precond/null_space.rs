@@ -67,7 +67,18 @@ impl<B: AggregateBackend> NullSpace<B> {
         Ok(())
     }
 
-    /// Removes the part of b that no u can produce; returns nothing where there is none.
+    /// Sets x to 0 in inactive cells, whose entries no matrix and no norm may meet: they may be of any size, or NaN.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    pub fn clear_inactive(&self, x: &mut B::Vector<f64>) -> Result<()> {
+        match &self.found {
+            Some(found) => found.clear_inactive(&*self.operator, x),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing where there is none.
     ///
     /// # Errors
     /// [`Error::Invalid`] where that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
@@ -173,7 +184,6 @@ impl<B: AggregateBackend> Found<B> {
         scalars: &mut B::Scalars,
     ) -> Result<Removed> {
         let backend = operator.backend();
-        self.clear_inactive(operator, b)?;
         if self.sizes.is_empty() {
             return Ok(Removed::default());
         }

@@ -77,6 +77,8 @@ pub struct Diffusion {
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
+    /// The cells of [`Coefficients::Faces`] that were said to be active but have no conductance and no shift, in the caller's order.
+    pub(super) isolated: Arc<[[usize; 3]]>,
 }
 
 /// The number of each cell, for what is decided on the host.
@@ -203,6 +205,7 @@ impl Diffusion {
             known_crossing: None,
             known,
             owner,
+            isolated: Arc::default(),
         })
     }
 
@@ -216,8 +219,20 @@ impl Diffusion {
         let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
         let known_shift = Arc::default();
         let components = Found::default();
-        let known_crossing = None;
-        Self { shape, coefficients, spreads, shift, known_shift, sides, components, known_crossing, known, owner }
+        let (known_crossing, isolated) = (None, Arc::default());
+        Self {
+            shape,
+            coefficients,
+            spreads,
+            shift,
+            known_shift,
+            sides,
+            components,
+            known_crossing,
+            known,
+            owner,
+            isolated,
+        }
     }
 
     /// Returns the source of the transmissibilities.
@@ -278,7 +293,7 @@ impl Diffusion {
         Self { known: Carried(Some(field)), ..self }
     }
 
-    /// Takes over the owner of arrays on a GPU, and what is known of them, from the stencil whose copies this one has.
+    /// Takes over the owner of arrays on a GPU, and what is known of cells, from the stencil whose copies this one has.
     pub(super) fn on_copies_of(self, once: &Self) -> Self {
         let (around, Shape { nx, ny, .. }) = (self.shape, once.shape);
         let on_copies = |known: Known| -> Known {
@@ -292,7 +307,8 @@ impl Diffusion {
         let sums = sums.as_ref().map(|sums| [0, 1, 2].map(|d| on_axis(&sums[d], around.extents()[d])));
         let known = Carried(once.known.0.clone().map(on_copies));
         let known_shift = Arc::new(KnownShift { negative: *negative, sums });
-        Self { known, known_shift, known_crossing: once.known_crossing.clone(), owner: once.owner.clone(), ..self }
+        let (known_crossing, isolated) = (once.known_crossing.clone(), Arc::clone(&once.isolated));
+        Self { known, known_shift, known_crossing, owner: once.owner.clone(), isolated, ..self }
     }
 
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known

@@ -146,7 +146,7 @@ impl Diffusion {
     }
 
     /// Returns the largest coefficient of open cells over the smallest, of one field.
-    fn contrast(&self) -> f64 {
+    pub(super) fn contrast(&self) -> f64 {
         self.spreads().iter().map(|field| field.contrast()).fold(1.0, f64::max)
     }
 

@@ -99,6 +99,16 @@ impl Stencil for Diffusion {
         turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())
     }
 
+    /// In 18 of 54 random problems with coefficients from 10⁻¹² to 10³ errors were above the estimate, by up to 6000 times; in 1 of 28 from
+    /// 10⁻⁹ on, by half (2026-11-29).
+    fn has_error_estimates(&self) -> bool {
+        self.contrast() <= 1e13
+    }
+
+    fn isolated(&self) -> &[[usize; 3]] {
+        &self.isolated
+    }
+
     fn around(&self, turns: Turns) -> Result<Cow<'_, Self>> {
         match turns {
             // A caller may have changed the numbers of its arrays since.

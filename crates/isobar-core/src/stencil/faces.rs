@@ -61,8 +61,8 @@ pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
 
 impl Diffusion {
     /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T of the faces between neighbours in x, y and z: arrays of shapes
-    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, all
-    /// if absent, and closes the faces of all others.
+    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, and closes the faces of all others. Without a mask cells with a conductance or a shift are
+    /// active; with one, right-hand sides must be 0 in active cells that have neither.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of other lengths; [`Error::Invalid`] for conductances and shifts that are negative or not finite, naming the
@@ -117,7 +117,12 @@ impl Diffusion {
             shift.iter_mut().zip(0..shape.cells()).filter(|&(_, n)| !is_open(n)).for_each(|(shift, _)| *shift = 0.0);
             shift
         });
-        Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])
+        let mut this = Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])?;
+        if active.is_some() {
+            let places = shape.places().zip(0..).filter(|&(at, n)| is_open(n) && !this.is_active(at));
+            this.isolated = places.map(|(at, _)| at).collect();
+        }
+        Ok(this)
     }
 
     /// Calls `f(lower cell, upper cell, T)` for every open face.

@@ -90,6 +90,16 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Returns whether rounding leaves errors that an estimate from residuals sees.
+    fn has_error_estimates(&self) -> bool {
+        true
+    }
+
+    /// Returns active cells whose row is 0 though nobody looks for their null space, (i, j, k) in the caller's order.
+    fn isolated(&self) -> &[[usize; 3]] {
+        &[]
+    }
+
     /// Returns whether no cell is coupled to one beside its line along x, as far as that is known without a device.
     fn has_lines_apart(&self) -> bool {
         false

@@ -2,12 +2,10 @@
 //!
 //! * this file: the interface for callers, on any device,
 //! * [`stepper`]: the θ scheme, written once over any back end; `adaptive`: step-length control, `arrays`: callers' arrays,
-//! * [`trial`]: finds the fastest preconditioner.
 
 mod adaptive;
 mod arrays;
 pub mod stepper;
-pub mod trial;
 
 use crate::build::Description;
 use crate::options::{Scheme, SolverOptions, StepGuess, Steps};
@@ -18,7 +16,6 @@ use crate::stencil::{Diffusion, Stencil};
 use crate::{Result, Source, Target};
 
 pub use stepper::HeatStepper;
-pub use trial::Tried;
 
 /// Options of time stepping.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,6 @@ use std::f64::consts::PI;
 
 use isobar_core::conformance::arrays::noise;
 use isobar_core::prelude::*;
-use isobar_core::stepping::trial::{CANDIDATES, trial};
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
 
@@ -371,27 +370,6 @@ fn what_changes_between_steps() {
     run(&mut stepper, 2);
     run(&mut same, 2);
     assert_eq!(state(&mut stepper, shape), state(&mut same, shape));
-}
-
-#[test]
-fn trials_tell_which_preconditioners_converge() {
-    let shape = Shape::new(8, 7, 6);
-    let heat = bumpy(shape, 1.0, 0.0, false);
-    let rough = noise(shape.cells(), 3);
-    let source = ArrayView::c_order(&rough, shape).unwrap().into();
-    let attempt = |max_iterations| {
-        let solver = SolverOptions { max_iterations, ..solver(Preconditioner::Auto, 1e-10) };
-        trial(&Reference, &heat, options(1e-2, 1.0, Scheme::CrankNicolson), &solver, source)
-    };
-    let all = attempt(500).unwrap();
-    assert_eq!(all.len(), CANDIDATES.len());
-    assert!(all.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
-    let count = |kind| all.iter().find(|tried| tried.preconditioner == kind).unwrap().iterations;
-    assert!(count(MIC) < count(Preconditioner::None));
-    // Few iterations suffice only for some, and one for none.
-    let some = attempt(count(MIC)).unwrap();
-    assert!(!some.is_empty() && some.iter().all(|tried| tried.preconditioner != Preconditioner::None));
-    assert!(attempt(1).unwrap_err().to_string().contains("solver.preconditioner"));
 }
 
 /// By default a step is solved directly while its matrix is separable, also after a change of its length, and by incomplete Cholesky when

@@ -9,6 +9,7 @@ mod galerkin;
 mod golden;
 mod handed_back;
 mod heat;
+mod inactive;
 mod incomplete_cholesky;
 mod iteration_counts;
 mod jacobi;

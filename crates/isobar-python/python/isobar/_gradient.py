@@ -193,6 +193,10 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
         raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
     rhs = readable(xbar, "xbar")
     fitted(rhs, problem._cells, "xbar")
+    is_single = isinstance(rhs.array, np.ndarray) and rhs.array.dtype == np.float32
+    if is_single and getattr(result.x, "dtype", None) == np.float64:
+        # λ would be rounded to single precision, and miss the tolerance of x.
+        rhs = readable(rhs.array.astype(np.float64), "xbar")
     unchanged(result)
     adjoint = None
     if result.converged:
@@ -200,7 +204,10 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
         if solver is None or solver._problem is not problem:
             solver = Solver(problem, **made_with)
         # A constant that is free has no derivative.
-        adjoint = solver._solve(rhs.array, projects=True)
+        try:
+            adjoint = solver._solve(rhs.array, projects=True)
+        except ValueError as error:
+            raise ValueError(str(error).replace("the right-hand side", "xbar")) from None
         if adjoint.converged:
             return Gradient(problem, result, adjoint.x, adjoint, fixed_b)
     if failure == "raise":

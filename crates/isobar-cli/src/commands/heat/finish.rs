@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use isobar::Device;
 use isobar::internals::traffic::StepTraffic;
-use isobar_case::report::{
-    Checks, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, TrafficReport, TrialReport,
-};
+use isobar_case::report::{Checks, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, TrafficReport};
 use isobar_case::text::plural;
 use isobar_io::Field;
 
@@ -107,6 +105,7 @@ impl Run<'_> {
         let verdict = if is_complete { "at the end" } else { "NOT complete" };
         console
             .line(entry("outcome", format!("{verdict}: {total}, t = {}; {iterations}, {mean:.1} a step", self.time())));
+        self.replaced.iter().for_each(|note| console.line(entry("note", note)));
         let errors = self.steps.iter().filter_map(|step| step.error);
         if let Some(largest) = errors.clone().max_by(f64::total_cmp) {
             let [least, most] =
@@ -157,19 +156,19 @@ impl Run<'_> {
         is_interrupted: bool,
     ) -> Report {
         let is_complete = self.stepper.is_finished();
+        let last = self.last.as_ref().map(OutcomeReport::from).unwrap_or_default();
         let outcome = OutcomeReport {
             iterations: self.iterations,
+            notes: self.replaced.iter().chain(&last.notes).cloned().collect(),
             stop: match &self.last {
                 Some(outcome) if !outcome.converged() => outcome.stop,
                 _ if is_interrupted && !is_complete => isobar::Stop::Interrupted,
                 _ => isobar::Stop::Converged,
             },
-            ..self.last.as_ref().map(OutcomeReport::from).unwrap_or_default()
+            ..last
         };
         let (problem, checks) = (ProblemReport::new("heat", self.heat.shape()), Checks::new(&self.state));
-        let mut report =
-            Report::of_solve(self.case.name(), problem, description, outcome, checks, self.seconds, traffic);
-        report.solver.trial = self.tried.iter().map(TrialReport::from).collect();
+        let report = Report::of_solve(self.case.name(), problem, description, outcome, checks, self.seconds, traffic);
         Report { error, steps: Some(self.steps.clone()), ..report }
     }
 }

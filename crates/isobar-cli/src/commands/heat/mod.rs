@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar::internals::stepping::chooses_direct;
-use isobar::options::Preconditioner;
+use isobar::options::{Preconditioner, SolverOptions};
 use isobar::problem::Heat;
-use isobar::{Device, Outcome, Ranks, TimeStepper, Tried};
+use isobar::{Device, HeatOptions, Outcome, Ranks, TimeStepper};
 use isobar_case::heat::{HeatCase, Parts};
 use isobar_case::text::plural;
 use isobar_case::{Case, Fingerprint, Footprint, memory};
 use isobar_io::Series;
 
 use super::restart::{Restart, facts, how_to_go_on, shape};
-use super::trial::{describe, few_iterations};
 use super::writer::{Common, Job, Writer};
 use crate::progress::StepProgress;
 use crate::summary::entry;
@@ -51,6 +50,22 @@ pub(super) fn run_on(
     run.take_steps(console)?.finish(device, console)
 }
 
+/// Takes the first step without a preconditioner and returns its iterations if they are few; see [`SolverOptions::for_plain_step`].
+fn few_iterations(
+    device: &Device,
+    heat: &Heat,
+    options: HeatOptions,
+    solver: &SolverOptions,
+    state: &[f64],
+) -> Result<Option<usize>> {
+    let mut stepper = TimeStepper::new(device, heat.clone(), options, &solver.for_plain_step())?;
+    stepper.set(state)?;
+    let step = stepper.step()?;
+    // From a steady state a step needs no iteration, and shows nothing.
+    let iterations = step.outcome.iterations;
+    Ok((step.is_taken && iterations > 0).then_some(iterations))
+}
+
 /// The part of a time by which those of the same state may differ.
 const SAME_FRAME: f64 = 1e-12;
 
@@ -63,9 +78,10 @@ struct Run<'a> {
     problem: Heat,
     fingerprint: Fingerprint,
     common: Arc<Common>,
-    tried: Vec<Tried>,
     /// Iterations of a first step without a preconditioner, if they were few and so none is used.
     plain: Option<usize>,
+    /// Notes of preconditioners that were replaced because they were slow.
+    replaced: Vec<String>,
     footprint: Footprint,
     stepper: TimeStepper,
     state: Vec<f64>,
@@ -104,19 +120,13 @@ impl<'a> Run<'a> {
         let Parts { heat: problem, fingerprint, mesh, initial } = device.enter(|| heat.parts())?;
         let mut options = case.solver.clone();
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
-        let (mut tried, mut plain) = (Vec::new(), None);
+        let mut plain = None;
         // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
-        let is_open = options.leaves_step_preconditioner() && (heat.wants_trial || !device.divides_grids());
-        let matrix = || problem.shifted(heat.options().first_shift());
-        if is_open && (device.divides_grids() || !chooses_direct(&matrix()?, &options)) {
+        let is_open = options.leaves_step_preconditioner() && !device.divides_grids();
+        if is_open && !chooses_direct(&problem.shifted(heat.options().first_shift())?, &options) {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
-            // A restarted run uses the preconditioner that it had: one that was not named, and which multigrid may replace, is left open again.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
-                let is_default = !heat.wants_trial && matches!(known, Preconditioner::Mic { .. });
-                options.preconditioner = if is_default { Preconditioner::Auto } else { known };
-            } else if heat.wants_trial {
-                tried = TimeStepper::trial(device, &problem, heat.options(), &options, state)?;
-                options.preconditioner = tried.first().map_or(options.preconditioner, |best| best.preconditioner);
+                options.preconditioner = known;
             } else {
                 plain = few_iterations(device, &problem, heat.options(), &options, state)?;
                 if plain.is_some() {
@@ -163,8 +173,8 @@ impl<'a> Run<'a> {
             ranks,
             problem,
             fingerprint,
-            tried,
             plain,
+            replaced: Vec::new(),
             footprint,
             state: initial,
             fetched: None,
@@ -197,15 +207,12 @@ impl<'a> Run<'a> {
         let [vectors, coefficients] = ranks::sum(self.ranks, bytes)?;
         (description.bytes, description.coefficient_bytes) = (vectors as usize, coefficients as usize);
         console.line(summary::opening(self.case, &description, &self.footprint));
-        if !self.tried.is_empty() {
-            console.line(entry("trial", describe(&self.tried)));
-        }
         if let Some(iterations) = self.plain {
             let text = format!(
                 "the first step takes {} without a preconditioner; none is used",
                 plural(iterations, "iteration")
             );
-            console.line(entry("trial", text));
+            console.line(entry("note", text));
         }
         if let Some(steps) = self.checked {
             console.line(entry("restart", format!("after {}, at t = {}", plural(steps, "step"), self.time())));
@@ -264,8 +271,14 @@ impl<'a> Run<'a> {
     fn step(&mut self, progress: &mut StepProgress<'_>) -> Result<bool> {
         ranks::agree(self.ranks, self.writer.check())?;
         let clock = Instant::now();
+        let before = self.stepper.description().preconditioner.clone();
         let step = ranks::together(self.ranks, self.stepper.step())?;
         self.seconds.solve += clock.elapsed().as_secs_f64();
+        let now = &self.stepper.description().preconditioner;
+        if *now != before {
+            self.replaced
+                .push(format!("preconditioner {before} was slow in step {}; {now} from there on", step.number));
+        }
         self.iterations += step.iterations;
         self.rejected += step.rejected;
         let wants_energy = self.wants_energy && step.is_taken;
