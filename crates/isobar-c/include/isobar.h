@@ -169,7 +169,7 @@ typedef struct {
 } isobar_time_steps;
 
 // A progress function, called after every iteration; a return value other than 0 stops the solve. It is called on the thread that solves or on
-// one of the solver's, and must not use that solver.
+// one of the solver's, with no floating-point exception trapped, and must not use that solver.
 typedef int32_t (*isobar_progress)(void *data,
                                    size_t iteration,
                                    double relative_residual);

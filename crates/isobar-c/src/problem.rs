@@ -261,8 +261,10 @@ unsafe fn read_form(given: &DiffusionArrays, problem: &mut DiffusionProblem) -> 
                 ISOBAR_PERIODIC => Boundary::Periodic,
                 ISOBAR_ROBIN => Boundary::Robin { coefficient: given.coefficients[d][side], value },
                 other => {
-                    let message =
-                        format!("a side of {} has the unknown kind {other}; use ISOBAR_NEUMANN, …", ["x", "y", "z"][d]);
+                    let message = format!(
+                        "a side of {} has the unknown kind {other}; use ISOBAR_NEUMANN, ISOBAR_DIRICHLET, ISOBAR_PERIODIC or ISOBAR_ROBIN",
+                        ["x", "y", "z"][d]
+                    );
                     return Err(Failure::invalid(message));
                 }
             };

@@ -53,7 +53,7 @@ impl HelmholtzCase {
             }
         }
         if let Some(section) = document.get("diffusion") {
-            let message = "[diffusion] is for problem.kind = \"diffusion\" or \"poisson\", not \"helmholtz\"";
+            let message = "[diffusion] is for problem.kind = \"diffusion\", \"poisson\" or \"heat\", not \"helmholtz\"";
             return Err(document.failure(Some(section.span()), message, None));
         }
         let mut section: HelmholtzSection = document.read_without("problem", &["kind"])?;

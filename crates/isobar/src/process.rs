@@ -61,7 +61,8 @@ pub(crate) fn require_process(what: &str, process: u32) -> Result<()> {
     if process == std::process::id() {
         return Ok(());
     }
-    let message = format!("made by process {process} before fork(), and of no use in this one; make a new one here");
+    let message =
+        format!("made by process {process} before fork() and cannot be used in this one; make a new one here");
     Err(Error::Device { device: what.into(), message })
 }
 

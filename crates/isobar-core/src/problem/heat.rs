@@ -40,7 +40,7 @@ impl Heat {
         let checked = problem.checked()?;
         let (stiffness, own) = (checked.stencil()?, 0..problem.shape.ny);
         if !stiffness.is_definite() {
-            let message = "a negative one makes heat grow by itself, which time steps here are not for; use one that is not negative";
+            let message = "a negative reaction makes u grow exponentially, which these time steps do not support; use one that is not negative";
             return Err(Error::invalid("diffusion.reaction", message));
         }
         let source = match body {

@@ -181,7 +181,7 @@ impl TensorProduct {
                         "problem",
                         format!(
                             "the tridiagonal block of column ({}, {}) has pivot {pivot:.3e} in layer {k}; line relaxation \
-                             needs positive pivots, as an operator with a ≥ 0, d ≤ 0 and couplings of one sign has",
+                             needs positive pivots; operators with a ≥ 0, d ≤ 0 and couplings of one sign have them",
                             n % self.shape.nx,
                             n / self.shape.nx
                         ),

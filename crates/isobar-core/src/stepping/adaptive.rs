@@ -51,8 +51,8 @@ impl<B: Backend> Control<B> {
 pub(super) fn length(wanted: f64, time: f64, end: f64, tolerance: f64) -> Result<(f64, bool)> {
     if wanted < SHORTEST * end {
         let message = format!(
-            "{tolerance:e} wants steps shorter than {wanted:.1e} at t = {time}; allow more, or lower solver.tolerance, \
-             whose error may be what is seen"
+            "an error of {tolerance:e} requires steps shorter than {wanted:.1e} at t = {time}; raise it, or lower solver.tolerance: \
+             the estimate may be dominated by the errors of the solves"
         );
         return Err(Error::invalid("heat.step_tolerance", message));
     }

@@ -136,8 +136,8 @@ pub fn on_communicator(communicator: i32) -> Result<Arc<dyn Communicator>> {
     });
     running.unwrap_or_else(|| {
         Err(failure(
-            "MPI does not run in this process: call MPI_Init before, and MPI_Finalize after all that is done on the \
-             communicator; MPI is to be a shared library of the program"
+            "MPI is not initialised in this process: call MPI_Init first, and MPI_Finalize after the last use of the communicator; \
+             the program must link MPI as a shared library"
                 .into(),
         ))
     })
