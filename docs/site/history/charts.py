@@ -13,7 +13,7 @@ def run(name):
     return json.loads((here / f"{name}.json").read_text())
 
 
-diffusion, panel = run("2026-11-27-epyc-diffusion"), run("2026-11-22-h200-panel")
+diffusion, panel = run("2026-11-29-epyc-diffusion"), run("2026-11-22-h200-panel")
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
 
 rows = [row for row in diffusion["rows"] if row["cores"] == 1]
