@@ -242,7 +242,7 @@ def test_pickling_says_no(solver):
     "arguments, words",
     [
         ({}, "no conductances"),
-        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6))}, r"ty has shape \(4, 6\); on the grid \(4, 6\) of tx it must be \(3, 6\)"),
+        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6))}, r"ty has shape \(4, 6\); on the grid \(4, 6\) of tx, a cell longer in x than tx, it must be \(3, 6\)"),
         ({"tx": np.ones(5), "tz": np.ones((1, 1, 6))}, "tx has 1 dimension, but tz is given"),
         ({"tx": np.where(np.arange(20) == 7, -1.5, 1.0).reshape(4, 5)}, r"x: -1.5 between the cells .* = \(2, 1, 0\) and \(3, 1, 0\)"),
         ({"ty": np.full((3, 6), np.nan)}, r"y: NaN between the cells .* = \(0, 0, 0\) and \(0, 1, 0\)"),

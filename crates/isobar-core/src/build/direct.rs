@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::assembly::{Maker, Parts};
+use super::run::note_of;
 use super::system::System;
 use crate::backend::Judged;
 use crate::backend::direct::locked;
@@ -86,7 +87,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !(ORDINARY.contains(&rhs) && residual <= tolerance * rhs && is_compatible) {
             return Ok(None);
         }
-        let mut monitor = Monitor::new(rhs, tolerance, self.options.max_iterations, Patience::Stationary, observer);
+        let mut monitor = Monitor::new(rhs, tolerance, self.options.max_iterations, Patience::Refinement, observer);
         if monitor.begin(rhs).is_continue() {
             let _ = monitor.observe(residual * residual);
         }
@@ -102,7 +103,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_returned: true,
             batch: None,
             advice: None,
-            notes: Vec::new(),
+            notes: note_of(removed).into_iter().collect(),
             timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
         }))
     }

@@ -17,8 +17,13 @@ use crate::solver::monitor::Patience;
 use crate::solver::{Monitor, Observer};
 use crate::stencil::{Stencil, Supports};
 
-/// A smaller part removed from a right-hand side is rounding error and not reported.
-const WORTH_A_WORD: f64 = 1e-13;
+/// Returns a note of the part that was removed from a right-hand side, if it is more than rounding.
+pub(super) fn note_of(removed: Option<f64>) -> Option<String> {
+    let removed = removed.filter(|&removed| removed > 1e-13)?;
+    Some(format!(
+        "a part of the right-hand side of relative norm {removed:.1e} was removed, because it is not in the range of the matrix"
+    ))
+}
 
 /// The initial norms of a solve.
 #[derive(Clone, Copy, Debug)]
@@ -134,11 +139,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
         }
         let mut told = Told::default();
-        if let Some(removed) = removed.filter(|&removed| removed > WORTH_A_WORD) {
-            told.notes.push(format!(
-                "a part of the right-hand side of relative norm {removed:.1e} was removed, because it is not in the range of the matrix"
-            ));
-        }
+        told.notes.extend(note_of(removed));
         // Where coefficients have moved, a former solution may leave residuals of the contrast. Methods that were asked for begin where they are told.
         if guess == Guess::Given && self.chooses() && rhs > 0.0 && initial > rhs {
             told.notes.push(format!(
@@ -156,6 +157,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
         let patience = match method {
             Method::Jacobi => Patience::Relaxation,
+            Method::Direct => Patience::Refinement,
             _ if method.is_stationary() => Patience::Stationary,
             _ => Patience::Krylov,
         };

@@ -32,6 +32,8 @@ pub enum Patience {
     Krylov,
     /// A stationary method that gains nothing in ten iterations never will.
     Stationary,
+    /// Refinement of a direct solve that gains nothing in two steps has reached rounding.
+    Refinement,
     /// Relaxation gains a little at a time, over many iterations.
     Relaxation,
 }
@@ -96,8 +98,10 @@ const CAUTION: f64 = 3.0;
 const CAUTION_EARLY: f64 = 6.0;
 /// A stationary method must gain at least this factor…
 const STALL_FACTOR: f64 = 0.9;
-/// …within this many iterations.
+/// …within this many iterations,
 const STALL_WINDOW: usize = 10;
+/// and refinement within this many.
+const REFINEMENT_WINDOW: usize = 2;
 /// Relaxation must gain at least this…
 const LEAST_GAIN: f64 = 1e-6;
 /// …in this many iterations.
@@ -119,7 +123,7 @@ impl<'o> Monitor<'o> {
         let room = max_iterations.saturating_add(2).min(1 << 20);
         let lanczos = match patience {
             Patience::Krylov => Lanczos::with_capacity(room),
-            Patience::Stationary | Patience::Relaxation => Lanczos::default(),
+            Patience::Stationary | Patience::Refinement | Patience::Relaxation => Lanczos::default(),
         };
         let history = Vec::with_capacity(room);
         Self {
@@ -239,7 +243,7 @@ impl<'o> Monitor<'o> {
     /// as soon as a residual is much larger than the first.
     pub fn is_slow(&mut self) -> bool {
         let Some(Watch { iterations, pace, goes_on }) = self.probe else { return false };
-        let is_stationary = self.patience == Patience::Stationary;
+        let is_stationary = self.window().is_some();
         let has_grown = is_stationary && self.last() > GROWN * self.history[self.since];
         if self.stop.is_some() || !(has_grown || self.iterations() >= self.since + iterations) {
             return false;
@@ -249,6 +253,15 @@ impl<'o> Monitor<'o> {
             self.probe = None;
         }
         is_slow
+    }
+
+    /// Returns the iterations in which the method must gain, where it must.
+    fn window(&self) -> Option<usize> {
+        match self.patience {
+            Patience::Stationary => Some(STALL_WINDOW),
+            Patience::Refinement => Some(REFINEMENT_WINDOW),
+            Patience::Krylov | Patience::Relaxation => None,
+        }
     }
 
     /// Changes the patience, for a method of another kind.
@@ -367,9 +380,9 @@ impl<'o> Monitor<'o> {
         } else if self.iterations() >= self.max_iterations {
             Some(Stop::MaxIterations)
         } else if is_stalled
-            || self.patience == Patience::Stationary
-                && count > STALL_WINDOW + 1
-                && last > STALL_FACTOR * best_before(count - STALL_WINDOW)
+            || self
+                .window()
+                .is_some_and(|window| count > window + 1 && last > STALL_FACTOR * best_before(count - window))
         {
             // Growth over that time is divergence, not a weak method.
             Some(if last > self.history[0] { Stop::Diverged } else { Stop::Stagnated })
@@ -417,6 +430,8 @@ mod tests {
         assert_eq!(run(Krylov, [0.1, 1e-5]), (Stop::Converged, 2));
         assert_eq!(run(Krylov, std::iter::repeat(0.5)), (Stop::MaxIterations, 30));
         assert_eq!(run(Stationary, std::iter::repeat(0.5)), (Stop::Stagnated, 11));
+        assert_eq!(run(Patience::Refinement, std::iter::repeat(0.5)), (Stop::Stagnated, 3));
+        assert_eq!(run(Patience::Refinement, [0.5, 0.2, 0.04, 0.01, 1e-3, 1e-6]), (Stop::Converged, 6));
         assert_eq!(run(Stationary, (1..30).map(|n| 2f64.powi(n))), (Stop::Diverged, 11));
         assert_eq!(run(Krylov, [0.1, f64::NAN]), (Stop::Breakdown, 2));
         assert_eq!(run(Stationary, [1e4, 1e8, f64::NAN]), (Stop::Diverged, 3));

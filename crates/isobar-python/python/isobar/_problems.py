@@ -64,8 +64,8 @@ class Problem:
         """Return the right-hand side b for the source density `f`, an array or a number.
 
         It is f times the volume of every cell (f itself for `Faces`, which has no volumes), plus boundary values, sources and wells.
-        Without f it is the right-hand side of the case, or that of f = 0. It has the library, type and device of f; of a number, those of κ if that
-        is on a GPU.
+        Without f it is the right-hand side of the case, or that of f = 0. It has the library and device of f, in double precision from
+        host arrays; of a number, those of κ if that is on a GPU.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=0.25, boundary={"x": 0.0})
         >>> problem.rhs(8.0).tolist()
@@ -368,6 +368,7 @@ class Faces(Problem):
         if not given:
             raise ValueError("no conductances; pass tx, those between neighbours in x, and ty and tz in two and three dimensions")
         axis, first, handle = given[0]
+        along = "xyz"[axis - 1]
         dimensions = len(handle.shape)
         if dimensions < given[-1][0]:
             raise ValueError(f"{first} has {dimensions} dimension{'s' * (dimensions > 1)}, but {given[-1][1]} is given, which needs {given[-1][0]}")
@@ -378,7 +379,7 @@ class Faces(Problem):
             wanted = [*shape]
             wanted[-axis] -= 1
             if list(handle.shape) != wanted:
-                raise ValueError(f"{name} has shape {tuple(handle.shape)}; on the grid {tuple(shape)} of {first} it must be {tuple(wanted)}")
+                raise ValueError(f"{name} has shape {tuple(handle.shape)}; on the grid {tuple(shape)} of {first}, a cell longer in {along} than {first}, it must be {tuple(wanted)}")
             if 0 not in wanted:
                 faces[axis - 1] = handle
         if 0 in shape:

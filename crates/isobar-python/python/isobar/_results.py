@@ -222,12 +222,14 @@ class Result:
 
 
 class Results:
-    """The results of several right-hand sides, each solved separately: `results` has the `Result` of each.
+    """The results of several right-hand sides, each solved separately: `results` has the `Result` of each, and so has the object itself, as a sequence.
 
     >>> solver = isobar.Solver(isobar.Diffusion(np.ones((3, 4)), boundary=0.0), tolerance=1e-10)
     >>> several = solver.solve(np.ones((5, 3, 4)))
     >>> len(several.results), several.results[4].x.shape, bool((several.residual <= 1e-10).all())
     (5, (3, 4), True)
+    >>> [result.converged for result in several] == [True] * len(several), several[-1] is several.results[4]
+    (True, True)
     """
 
     __slots__ = {
@@ -238,6 +240,12 @@ class Results:
     def __init__(self, x, results):
         self.x = x
         self.results = tuple(results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, n):
+        return self.results[n]
 
     @property
     def converged(self) -> bool:
