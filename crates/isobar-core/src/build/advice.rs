@@ -55,7 +55,7 @@ pub(super) fn advice(
         Stop::Stagnated if options.precision == Precision::F32 => {
             format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
-        Stop::Stagnated | Stop::Diverged if options.method == Method::Direct && !(residual <= SINGULAR) => format!(
+        Stop::Stagnated | Stop::Diverged if options.method == Method::Direct && (residual > SINGULAR || residual.is_nan()) => format!(
             "the matrix is singular or nearly so: elimination leaves a relative residual of {residual:.1e}, and the solution means \
              nothing; change the reaction or the sides a little"
         ),

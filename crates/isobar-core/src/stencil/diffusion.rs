@@ -65,7 +65,7 @@ pub struct Diffusion {
     pub(super) shape: Shape,
     pub(super) coefficients: Coefficients,
     /// The spreads of the fields of [`Coefficients::Cells`], and of those of [`Coefficients::DeviceCells`] where they are known.
-    pub(super) spreads: Vec<Spread>,
+    pub(super) spreads: Box<[Spread]>,
     /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
     pub(super) known_shift: Arc<KnownShift>,
@@ -78,7 +78,7 @@ pub struct Diffusion {
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
     /// The cells of [`Coefficients::Faces`] that were said to be active but have no conductance and no shift, in the caller's order.
-    pub(super) isolated: Arc<[[usize; 3]]>,
+    pub(super) isolated: Arc<Vec<[usize; 3]>>,
 }
 
 /// The number of each cell, for what is decided on the host.
@@ -197,7 +197,7 @@ impl Diffusion {
         Ok(Self {
             shape,
             coefficients,
-            spreads: found,
+            spreads: found.into(),
             shift,
             known_shift,
             sides,
@@ -214,7 +214,7 @@ impl Diffusion {
         let none = || Arc::from(Vec::new());
         let fields = axes.iter().map(|(field, _)| field + 1).max().unwrap_or(1);
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
-        let spreads = vec![Spread::NONE; fields];
+        let spreads = vec![Spread::NONE; fields].into();
         let shift = self.has_shift().then(none);
         let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
         let known_shift = Arc::default();
@@ -252,7 +252,7 @@ impl Diffusion {
                 let found = format!("{} to {}; it must be finite and not negative", wrong.least, wrong.most);
                 return Err(Error::invalid("diffusion.coefficient", found));
             }
-            self.spreads = spreads;
+            self.spreads = spreads.into();
         }
         Ok(self)
     }
@@ -375,7 +375,7 @@ impl Diffusion {
             let first = row * self.shape.nx;
             shift.iter_mut().zip(first..).for_each(|(shift, n)| *shift = before(n) + factor * more[n]);
         });
-        let known = matches!(self.coefficients, Coefficients::Cells { .. }).then(|| self.spreads.clone());
+        let known = matches!(self.coefficients, Coefficients::Cells { .. }).then(|| self.spreads.to_vec());
         Self::of_known(self.shape, self.coefficients.clone(), known, Some(shift), self.sides)
     }
 

@@ -287,7 +287,7 @@ impl Diffusion {
             },
         };
         let shift = self.stored_shift().map(repeat).transpose()?;
-        let (shape, spreads) = (turns.around(self.shape()), Some(self.spreads.clone()));
+        let (shape, spreads) = (turns.around(self.shape()), Some(self.spreads.to_vec()));
         Ok(Self::of_known(shape, coefficients, spreads, shift, self.sides())?.on_copies_of(self))
     }
 }

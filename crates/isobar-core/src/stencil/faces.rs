@@ -120,7 +120,7 @@ impl Diffusion {
         let mut this = Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])?;
         if active.is_some() {
             let places = shape.places().zip(0..).filter(|&(at, n)| is_open(n) && !this.is_active(at));
-            this.isolated = places.map(|(at, _)| at).collect();
+            this.isolated = Arc::new(places.map(|(at, _)| at).collect());
         }
         Ok(this)
     }
