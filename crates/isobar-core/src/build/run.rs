@@ -64,26 +64,21 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if isolated.is_empty() || self.options.compatibility == Compatibility::Project {
             return Ok(());
         }
-        let (own, shape) = (self.callers.own, self.callers.shape(&self.layout));
+        let (shape, grid) = (self.callers.shape(&self.layout), self.turns().once(self.stencil.shape()));
         let mut b = vec![0.0; shape.cells()];
         fetch(&self.backend, &self.callers, &self.b, &mut ArrayViewMut::c_order(&mut b, shape)?)?;
-        let is_own = |[i, j, _]: [usize; 3]| {
-            (own.x.first..own.x.beyond).contains(&i) && (own.y.first..own.y.beyond).contains(&j)
-        };
-        for &at @ [i, j, k] in isolated.iter().filter(|at| is_own(**at)) {
-            let value = b[i - own.x.first + shape.nx * (j - own.y.first + shape.ny * k)];
-            if value != 0.0 {
-                return Err(Error::invalid(
-                    "the right-hand side",
-                    format!(
-                        "it has no solution: the active cell (i, j, k) = {:?} has no conductance and no shift, so it must be 0 there, but it is \
-                         {value}. Give the cell a shift, leave it out of the mask, or set solver.compatibility = \"project\"",
-                        (at[0], at[1], at[2])
-                    ),
-                ));
-            }
-        }
-        Ok(())
+        // All ranks find the same cell.
+        let b = self.backend.collect(b, grid)?;
+        let Some(&at) = isolated.iter().find(|&&at| b[grid.number(at)] != 0.0) else { return Ok(()) };
+        let value = b[grid.number(at)];
+        Err(Error::invalid(
+            "the right-hand side",
+            format!(
+                "it has no solution: the active cell (i, j, k) = {:?} has no conductance and no shift, so it must be 0 there, but it is {value}. \
+                 Give the cell a shift, leave it out of the mask, or set solver.compatibility = \"project\"",
+                (at[0], at[1], at[2])
+            ),
+        ))
     }
 
     /// Computes the norms of b and of the first residual, after b has been made compatible with a singular A.

@@ -51,6 +51,26 @@ fn not_finite() {
     assert!(outcome.iterations == alone.iterations && distance(&together, &u) < 1e-9);
 }
 
+/// An active cell without couplings of one rank ends the solve on all.
+#[test]
+fn no_solution_in_one_cell() {
+    let shape = Shape::new(5, 12, 1);
+    let [x, y] = [Axis::X, Axis::Y].map(|axis| vec![1.0; shape.faces_between(axis).cells()]);
+    let [mut x, mut y] = [x, y];
+    // Cell (2, 10) is cut off.
+    (x[4 * 10 + 1], x[4 * 10 + 2], y[5 * 9 + 2], y[5 * 10 + 2]) = (0.0, 0.0, 0.0, 0.0);
+    let shift = (0..60).map(|n| if n == 52 { 0.0 } else { 0.1 }).collect();
+    let stencil = Diffusion::from_faces(shape, [x, y, Vec::new()], Some(shift), Some(&[true; 60])).unwrap();
+    let mut rhs = vec![1.0; 60];
+    let options =
+        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
+    let why = message(solve_on(3, &cpu, &stencil, &options, &rhs, None));
+    assert!(why.contains("(2, 10, 0) has no conductance"), "{why}");
+    rhs[52] = 0.0;
+    let (outcome, _) = solve_on(3, &cpu, &stencil, &options, &rhs, None).unwrap();
+    assert!(outcome.converged());
+}
+
 /// A rank that fails ends those that wait for it.
 #[test]
 fn one_rank_fails() {
