@@ -28,7 +28,15 @@ pub(crate) fn raise_problem(error: isobar_case::Error) -> PyErr {
 
 /// Returns the message, with arguments in place of the keys of case files, and devices named as in the argument `device`.
 fn with_arguments(error: &isobar_case::Error) -> String {
-    of_arguments(with_device(error))
+    of_arguments(without_place(with_device(error)))
+}
+
+/// Returns a message about options without the lines of the TOML text that Python made of a caller's arguments.
+fn without_place(text: String) -> String {
+    let placed = text.strip_prefix("options:").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let Some((_, said)) = placed.and_then(|rest| rest.split_once(": ")) else { return text };
+    let is_of_text = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|');
+    said.lines().map(str::trim).filter(|line| !is_of_text(line)).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns a text with arguments in place of the keys of case files.
