@@ -28,7 +28,8 @@ pub struct FaceArrays {
     pub tz: *const Array,
     /// s of every cell, such as the conductance to a side with a given value, of which b then contains s times that value; null means 0.
     pub shift: *const Array,
-    /// Not 0 in active cells; the faces of all others are closed. May also be ISOBAR_U8. Null means all cells with a conductance or a shift.
+    /// 1 in active cells, 0 in others, whose faces are closed. May also be ISOBAR_U8. Null means all cells with a conductance or a shift; what b has in
+    /// others is left out. With a mask, b must be 0 in active cells that have neither.
     pub active: *const Array,
 }
 

@@ -194,6 +194,8 @@ def test_active_cells_without_conductances():
     with pytest.raises(ValueError, match=r"it has no solution: the active cell \(i, j, k\) = \(2, 0, 0\) has no conductance and no shift"):
         alone.solve(np.ones(5))
     np.testing.assert_allclose(alone.solve(np.array([1.0, 1, 0, 1, 1])).x, [2, 3, 0, 3, 2], rtol=1e-9)
+    for active, kept in ((np.ones(5, bool), 1.0), (None, 0.0)):
+        assert isobar.Faces(conductances, shift=shift, active=active).rhs(1.0)[2] == kept
 
 
 def test_updates():

@@ -12,7 +12,7 @@ use crate::{Error, Host, Result, Shape, Source};
 /// volumes on unequal cells, cut cells and networks.
 ///
 /// Cells have no volume here: a right-hand side is the total inflow of each cell. A coupling to a value beyond a side belongs to s, and times that
-/// value to the right-hand side. A cell without conductances and shift is inactive.
+/// value to the right-hand side. A cell without conductances and shift is inactive, unless a mask says that it is active; then it may have no source.
 #[derive(Clone, Debug)]
 pub struct FaceProblem {
     matrix: Diffusion,
@@ -36,7 +36,7 @@ impl FaceProblem {
     /// See [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell is active.
     pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
         let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
-        let ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {
+        let mut ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {
             let mut takes_part = vec![false; ones.len()];
             matrix.find_active(row, &mut takes_part);
             ones.iter_mut().zip(takes_part).for_each(|(one, takes_part)| *one = f64::from(u8::from(takes_part)));
@@ -45,6 +45,8 @@ impl FaceProblem {
             let message = format!("none of the {} cells has a conductance or a shift that is not 0", shape.cells());
             return Err(Error::invalid("conductances", message));
         }
+        // Their sources must not be left out before a solve can refuse them.
+        matrix.isolated().iter().for_each(|&at| ones[shape.number(at)] = 1.0);
         Ok(Self { matrix, cells: DiffusionProblem::new(shape, Coefficient::Isotropic(ones).into_shared()) })
     }
 
@@ -109,9 +111,11 @@ impl FaceProblem {
         Ok(FaceGradient { faces, shift })
     }
 
-    /// Computes the exact solution of [`RhsKind::Manufactured`]; see [`DiffusionProblem::exact`].
+    /// Computes the exact solution of [`RhsKind::Manufactured`]; see [`DiffusionProblem::exact`]. It is 0 in cells without conductances and shift.
     pub fn exact(&self) -> Vec<f64> {
-        self.cells.exact()
+        let mut exact = self.cells.exact();
+        self.matrix.isolated().iter().for_each(|&at| exact[self.shape().number(at)] = 0.0);
+        exact
     }
 
     /// Returns the shape of the grid.

@@ -74,6 +74,8 @@ fn active_cells_without_couplings_have_no_sources() {
     assert!(close(solve(&all, &options, [1.0, 1.0, 0.0, 1.0, 1.0]).unwrap()));
     let message = solve(&all, &options, [1.0, 1.0, 0.5, 1.0, 1.0]).unwrap_err().to_string();
     assert!(message.contains("(2, 0, 0)") && message.contains("0.5"), "{message}");
+    let rhs = |problem: &FaceProblem| problem.rhs_from_in(&(0..1), vec![1.0; 5]).unwrap();
+    assert_eq!((rhs(&all)[2], rhs(&of(None))[2], all.exact()[2]), (1.0, 0.0, 0.0));
     let projecting = SolverOptions { compatibility: Compatibility::Project, ..options.clone() };
     assert!(close(solve(&all, &projecting, [1.0; 5]).unwrap()));
     assert!(close(solve(&of(Some(&[true, true, false, true, true])), &options, [1.0; 5]).unwrap()));

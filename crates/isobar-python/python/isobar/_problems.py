@@ -347,7 +347,8 @@ class Faces(Problem):
         s, a number or an array of the grid's shape, such as the conductance to a side with a given value. The right-hand side must then contain
         s times that value.
     active
-        Which cells are active; the faces of all others are closed. By default all cells with a conductance or a shift.
+        Which cells are active; the faces of all others are closed. By default all cells with a conductance or a shift; what b has in others is left
+        out. With a mask, b must be 0 in active cells that have neither.
 
     Two resistances in series between 1 and 0:
 
