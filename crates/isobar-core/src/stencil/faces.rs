@@ -6,7 +6,7 @@ use super::diffusion::{Coefficients, Diffusion, Side};
 use super::spread::Spread;
 use super::{Stencil, StoredFaces, Supports, TensorProduct};
 use crate::error::{Error, Result};
-use crate::execute::{Host, shared};
+use crate::execute::{Execute, Host, shared};
 use crate::layout::{Axis, Shape};
 use crate::real::{Real, harmonic};
 
@@ -61,8 +61,9 @@ pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
 
 impl Diffusion {
     /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T of the faces between neighbours in x, y and z: arrays of shapes
-    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, and closes the faces of all others. Without a mask cells with a conductance or a shift are
-    /// active; with one, right-hand sides must be 0 in active cells that have neither.
+    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, and closes
+    /// the faces of all others. Without a mask cells with a conductance or a shift are active; with one, right-hand sides must be 0 in active cells
+    /// that have neither.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of other lengths; [`Error::Invalid`] for conductances and shifts that are negative or not finite, naming the
@@ -119,8 +120,14 @@ impl Diffusion {
         });
         let mut this = Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])?;
         if active.is_some() {
-            let places = shape.places().zip(0..).filter(|&(at, n)| is_open(n) && !this.is_active(at));
-            this.isolated = Arc::new(places.map(|(at, _)| at).collect());
+            let mut of_rows = vec![Vec::new(); shape.ny * shape.nz];
+            Host.for_each(&mut of_rows, |row, isolated| {
+                let mut is_active = vec![false; shape.nx];
+                this.find_active(row, &mut is_active);
+                let cells = is_active.into_iter().zip(row * shape.nx..);
+                isolated.extend(cells.filter(|&(is_active, n)| is_open(n) && !is_active).map(|(_, n)| shape.place(n)));
+            });
+            this.isolated = Arc::new(of_rows.concat());
         }
         Ok(this)
     }

@@ -1,7 +1,7 @@
 //! The heat equation through time.
 //!
 //! * this file: the interface for callers, on any device,
-//! * [`stepper`]: the θ scheme, written once over any back end; `adaptive`: step-length control, `arrays`: callers' arrays,
+//! * [`stepper`]: the θ scheme, written once over any back end; `adaptive`: step-length control, `arrays`: callers' arrays.
 
 mod adaptive;
 mod arrays;
