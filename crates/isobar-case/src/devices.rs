@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use isobar::internals::backend::Backend;
 use isobar::internals::cpu::Cpu;
 use isobar::internals::cuda;
-use isobar::internals::cuda::cusparse::Cusparse;
 use isobar::internals::cuda::nccl::Nccl;
 use isobar::internals::cuda::nvrtc::Nvrtc;
 use isobar::internals::cuda::{DeviceDescription, pack};
@@ -72,7 +71,6 @@ pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
         |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());
     let of_gpus = [
         ("NVRTC", Nvrtc::get().map(|found| of_cuda((found.version(), found.path())))),
-        ("cuSPARSE", Cusparse::get().map(|found| of_cuda((found.version(), found.path())))),
         ("NCCL", Nccl::get().map(|found| of_cuda((found.version(), found.path())))),
     ];
     let of_gpus = of_gpus.into_iter().filter(|(_, found)| gpus || found.is_ok());

@@ -9,7 +9,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::real::Real;
 
 use crate::code::Code;
-use crate::driver::{Context, Pointer, check};
+use crate::driver::{Context, check};
 
 /// A kernel, which may still be compiled when it is requested; its first launch waits for that.
 ///
@@ -86,28 +86,15 @@ pub(crate) struct Launch {
     pub(crate) arguments: Arguments,
 }
 
-/// A library function on two vectors that launches kernels itself.
+/// A library function that launches kernels itself.
 pub(crate) trait Library: std::fmt::Debug + Send + Sync {
     /// Submits the work to a stream of the current context.
-    fn run(&self, vectors: [Pointer; 2], stream: sys::CUstream) -> Result<()>;
+    fn run(&self, stream: sys::CUstream) -> Result<()>;
 }
 
-/// A call of a library with its arguments.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    library: Arc<dyn Library>,
-    vectors: [Pointer; 2],
-}
-
-impl Call {
-    pub(crate) fn new<L: Library + 'static>(library: &Arc<L>, vectors: [Pointer; 2]) -> Self {
-        Self { library: Arc::<L>::clone(library), vectors }
-    }
-
-    /// Submits it, as [`Launch::submit`] does.
-    pub(crate) fn submit(self, context: &Context) -> Result<()> {
-        Submission::Call(self).submit(context)
-    }
+/// Submits a call of a library, as [`Launch::submit`] does.
+pub(crate) fn call(library: Arc<dyn Library>, context: &Context) -> Result<()> {
+    Submission::Call(library).submit(context)
 }
 
 /// Work that can be recorded.
@@ -115,7 +102,7 @@ impl Call {
 #[expect(clippy::large_enum_variant, reason = "nearly all are launches")]
 pub(crate) enum Submission {
     Launch(Launch),
-    Call(Call),
+    Call(Arc<dyn Library>),
 }
 
 impl Submission {
@@ -141,7 +128,7 @@ impl Submission {
     pub(crate) fn run(&self, stream: sys::CUstream) -> Result<()> {
         match self {
             Self::Launch(launch) => launch.run(stream),
-            Self::Call(call) => call.library.run(call.vectors, stream),
+            Self::Call(library) => library.run(stream),
         }
     }
 }
@@ -244,38 +231,29 @@ mod tests {
 
     use super::*;
 
+    /// A call that does nothing and differs from others by its number.
     #[derive(Debug)]
-    struct Nothing;
+    struct Numbered(#[expect(dead_code, reason = "read by `Debug`")] u32);
 
-    impl Library for Nothing {
-        fn run(&self, _: [Pointer; 2], _: sys::CUstream) -> Result<()> {
+    impl Library for Numbered {
+        fn run(&self, _: sys::CUstream) -> Result<()> {
             Ok(())
         }
     }
 
     impl PartialEq for Submission {
         fn eq(&self, other: &Self) -> bool {
-            match (self, other) {
-                (Self::Call(one), Self::Call(other)) => {
-                    Arc::ptr_eq(&one.library, &other.library) && one.vectors == other.vectors
-                }
-                _ => false,
-            }
+            format!("{self:?}") == format!("{other:?}")
         }
     }
 
-    thread_local! {
-        static NOTHING: Arc<Nothing> = Arc::new(Nothing);
-    }
-
-    /// A call that differs from others by its vector.
-    fn call(vector: Pointer) -> Submission {
-        Submission::Call(NOTHING.with(|nothing| Call::new(nothing, [vector, 0])))
+    fn call(number: u32) -> Submission {
+        Submission::Call(Arc::new(Numbered(number)))
     }
 
     /// Imitates [`Submission::submit`] during a recording.
-    fn note(vector: Pointer) {
-        RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(call(vector)));
+    fn note(number: u32) {
+        RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(call(number)));
     }
 
     fn recorded() -> Vec<Submission> {

@@ -1,9 +1,8 @@
 //! CUDA back end of isobar.
 //!
 //! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the GPU that is present and
-//! cached on disk ([`compile`]). Driver and compiler are loaded when a GPU is opened, cuSPARSE
-//! ([`cusparse`]) when a stored matrix is made; programs build and run without any of them. All work runs in order on one
-//! stream; scalars stay on the GPU; iterations are recorded and replayed.
+//! cached on disk ([`compile`]). Driver and compiler are loaded when a GPU is opened; programs build and run without
+//! them. All work runs in order on one stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
 //! * [`Cuda`]: one GPU; `backend`: what solvers ask of it; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
 //! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `spare`, `staging`: the driver, GPU memory, copies to and from the GPU,
@@ -18,7 +17,7 @@
 //!   `part`: vectors on subdomains, `neighbour`: ranks beside them,
 //! * [`direct`]: direct solves of separable matrices,
 //! * [`problem`]: diffusion problems whose coefficients are callers' arrays,
-//! * [`stored_matrix`]: stored matrices by cuSPARSE; [`aggregate`]: aggregates,
+//! * [`stored_matrix`]: stored matrices; [`aggregate`]: aggregates,
 //! * [`solvers`]: solvers as trait objects.
 
 pub mod aggregate;
@@ -29,7 +28,6 @@ mod code;
 pub mod compilations;
 pub mod compile;
 mod cuda;
-pub mod cusparse;
 mod device;
 pub mod diffusion;
 pub mod direct;

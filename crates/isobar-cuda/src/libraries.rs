@@ -157,7 +157,7 @@ impl Wanted<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Functions, Wanted};
-    use crate::{cusparse, nccl, nvrtc};
+    use crate::{nccl, nvrtc};
 
     fn check<F: Functions>(package: &str) {
         let missing =
@@ -169,7 +169,6 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error_with_a_remedy() {
-        check::<cusparse::Functions>("nvidia-cusparse");
         check::<nccl::Functions>("nvidia-nccl");
         check::<nvrtc::Functions>("nvidia-cuda-nvrtc");
     }

@@ -1,127 +1,120 @@
-//! Stored matrices on CUDA by cuSPARSE, for comparison with paper A.
+//! Stored matrices on CUDA, for comparison with paper A and for any matrix of a user.
 //!
-//! The matrix is renumbered to the checkerboard layout, so that products need no copies of vectors. The tridiagonal
-//! solve needs the columns of the whole grid interleaved and overwrites its matrix: copies of the right-hand
-//! side, of three diagonals and of the solution are its overhead.
+//! The matrix is renumbered to the checkerboard layout, so that products need no copies of vectors and neighbouring threads
+//! read neighbouring numbers, in products and in tridiagonal solves.
 
+use std::array::from_fn;
 use std::sync::Arc;
 
 use isobar_core::prelude::{
-    Capabilities, Diagonal, Error, Layout, LineSolver, Operator, Real, Result, Shape, Stencil, Supports,
+    Capabilities, Diagonal, Layout, LineSolver, Operator, Real, Result, Shape, Stencil, Supports,
 };
 use isobar_core::reference::{self, Bands};
-use isobar_core::stencil::{self, Csr, Lines};
+use isobar_core::stencil::{self, Lines};
 
-use crate::cusparse::{CompressedRows, Cusparse, MatrixProduct, TridiagonalSolve};
-use crate::launch::{Call, refuse_while_recording};
-use crate::memory::require;
+use crate::launch::refuse_while_recording;
 use crate::vector::{c_name, check_size};
 use crate::{Arguments, Buffer, Cuda, Module, Source, Vector, kernels};
+
+/// Threads of a block.
+const BLOCK: usize = 256;
+/// Rows of a slice.
+const SLICE: usize = 32;
+/// The column of entries that a slice has beyond the end of a row.
+const NO_COLUMN: u32 = u32::MAX;
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {
     Source::new("stored_matrix", kernels::STORED_MATRIX).define("REAL", c_name::<T>())
 }
 
-/// Fails if 32-bit indices, which cuSPARSE uses here, are too small.
-fn check_indices(rows: usize, entries: usize) -> Result<()> {
-    let most = i32::MAX as usize;
-    if rows.max(entries) > most {
-        return Err(Error::Unsupported(format!(
-            "a stored matrix of {rows} rows, padding included, and {entries} entries is too large: cuSPARSE uses 32-bit \
-             indices, for at most {most} of either; use a smaller grid, or the matrix-free operator, which has no such \
-             limit"
-        )));
-    }
-    Ok(())
-}
-
 /// Checks the conditions before anything is allocated.
-fn check(cuda: &Cuda, stencil: &stencil::StoredMatrix, bytes: usize) -> Result<()> {
+fn check(stencil: &stencil::StoredMatrix) -> Result<Layout> {
     refuse_while_recording("making an operator")?;
-    Cusparse::get()?;
     check_size(stencil.shape())?;
-    let matrix = stencil.matrix();
-    require(
-        cuda.context(),
-        bytes,
-        &format!("a stored matrix of {} rows and {} entries", matrix.rows(), matrix.entries()),
-    )
+    let layout = Layout::new(stencil.shape())?;
+    reference::check_indices(&layout)?;
+    Ok(layout)
 }
 
-/// A [`stencil::StoredMatrix`] in compressed rows on the GPU, in the order of the layout; padding rows are empty.
+/// A [`stencil::StoredMatrix`] on the GPU, in the order of the layout; padding rows are empty.
 #[derive(Debug)]
 pub struct StoredMatrix<T: Real> {
     cuda: Cuda,
     layout: Layout,
-    product: Arc<MatrixProduct<T>>,
-    /// 1 over the diagonal; 0 in padding and where the diagonal is 0.
+    starts: Buffer,
+    columns: Buffer,
+    values: Buffer,
     inverse_diagonal: Buffer,
     module: Arc<Module>,
+    precision: std::marker::PhantomData<T>,
 }
 
-/// A matrix in the order of a layout, and 1 over its diagonal.
-struct Ordered<T> {
-    matrix: Csr,
+/// A matrix in slices of rows, each as wide as its longest row (SELL-C-σ without sorting: Kreutzer, Hager, Wellein, Fehske, Bishop,
+/// SIAM J. Sci. Comput. 36, 2014): entry e of row r of a slice is at [`SLICE`] · (start + e) + r.
+struct Sliced<T> {
+    /// The start of each slice, and the end.
+    starts: Vec<u32>,
+    columns: Vec<u32>,
+    values: Vec<T>,
+    /// 1 over the diagonal; 0 in padding and where the diagonal is 0.
     inverse_diagonal: Vec<T>,
 }
 
-impl<T: Real> Ordered<T> {
-    fn new(stencil: &stencil::StoredMatrix, layout: &Layout) -> Result<Self> {
-        let Shape { nx, nz, .. } = layout.shape();
+impl<T: Real> Sliced<T> {
+    fn new(stencil: &stencil::StoredMatrix, layout: &Layout) -> Self {
+        let (Shape { nx, nz, .. }, matrix) = (layout.shape(), stencil.matrix());
+        let row_at = |place| {
+            let (i, j, k) = (place < layout.len()).then(|| layout.grid_point(place)).flatten()?;
+            Some(i + nx * (k + nz * j))
+        };
+        let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         let mut inverse_diagonal = vec![T::ZERO; layout.len()];
-        let matrix = Csr::from_rows(layout.len(), |place, entries| {
-            let Some((i, j, k)) = layout.grid_point(place) else { return };
-            let row = i + nx * (k + nz * j);
-            for (column, value) in stencil.matrix().row(row) {
-                if column == row && value != 0.0 {
-                    inverse_diagonal[place] = T::from_f64(1.0 / value);
+        for first in (0..layout.len()).step_by(SLICE) {
+            let rows: [Option<usize>; SLICE] = from_fn(|n| row_at(first + n));
+            let longest = rows.iter().flatten().map(|&row| matrix.row(row).count()).max().unwrap_or(0);
+            let start = columns.len();
+            columns.resize(start + SLICE * longest, NO_COLUMN);
+            values.resize(columns.len(), T::ZERO);
+            for (r, row) in rows.into_iter().enumerate() {
+                let Some(row) = row else { continue };
+                for (e, (column, value)) in matrix.row(row).enumerate() {
+                    let (i, j, k) = stencil.grid_point(column);
+                    columns[start + SLICE * e + r] = layout.index(i, j, k) as u32;
+                    values[start + SLICE * e + r] = T::from_f64(value);
+                    if column == row && value != 0.0 {
+                        inverse_diagonal[first + r] = T::from_f64(1.0 / value);
+                    }
                 }
-                let (i, j, k) = stencil.grid_point(column);
-                entries.push((layout.index(i, j, k), value));
             }
-        })?;
-        Ok(Self { matrix, inverse_diagonal })
-    }
-
-    fn values(&self) -> Vec<T> {
-        self.matrix.values().iter().map(|&value| T::from_f64(value)).collect()
+            starts.push((columns.len() / SLICE) as u32);
+        }
+        Self { starts, columns, values, inverse_diagonal }
     }
 }
 
 impl<T: Real> StoredMatrix<T> {
     fn new(cuda: &Cuda, stencil: &stencil::StoredMatrix) -> Result<Self> {
-        let layout = Layout::new(stencil.shape())?;
-        let (rows, entries) = (layout.len(), stencil.matrix().entries());
-        check_indices(rows, entries)?;
-        check(cuda, stencil, size_of::<i32>() * (rows + 1 + entries) + size_of::<T>() * (entries + rows))?;
-        let ordered = Ordered::<T>::new(stencil, &layout)?;
-        let row_starts: Vec<i32> = ordered.matrix.row_starts().iter().map(|&start| start as i32).collect();
-        let columns = ordered.matrix.column_indices();
+        let layout = check(stencil)?;
+        let Sliced { starts, columns, values, inverse_diagonal } = Sliced::<T>::new(stencil, &layout);
         let context = cuda.context();
-        let stored = CompressedRows {
-            rows,
-            entries,
-            row_starts: Buffer::from_slice(context, &row_starts, "the row starts of a stored matrix")?,
-            columns: Buffer::from_slice(context, columns, "the columns of a stored matrix")?,
-            values: Buffer::from_slice(context, &ordered.values(), "the values of a stored matrix")?,
-        };
-        let inverse_diagonal = Buffer::from_slice(context, &ordered.inverse_diagonal, "a diagonal")?;
-        let module = cuda.module(source::<T>());
         Ok(Self {
             cuda: cuda.clone(),
             layout,
-            product: Arc::new(MatrixProduct::new(context, stored, inverse_diagonal.start())?),
-            inverse_diagonal,
-            module,
+            starts: Buffer::from_slice(context, &starts, "the slices of a stored matrix")?,
+            columns: Buffer::from_slice(context, &columns, "the columns of a stored matrix")?,
+            values: Buffer::from_slice(context, &values, "the values of a stored matrix")?,
+            inverse_diagonal: Buffer::from_slice(context, &inverse_diagonal, "a diagonal")?,
+            module: cuda.module(source::<T>()),
+            precision: std::marker::PhantomData,
         })
     }
 
     fn update(&self, stencil: &stencil::StoredMatrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
-        let ordered = Ordered::<T>::new(stencil, &self.layout)?;
-        self.inverse_diagonal.write(&ordered.inverse_diagonal)?;
-        self.product.update(&ordered.values(), self.inverse_diagonal.start())
+        let Sliced { values, inverse_diagonal, .. } = Sliced::<T>::new(stencil, &self.layout);
+        self.values.write(&values)?;
+        self.inverse_diagonal.write(&inverse_diagonal)
     }
 }
 
@@ -135,11 +128,16 @@ impl<T: Real> Operator<Cuda, T> for StoredMatrix<T> {
     }
 
     fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        Call::new(&self.product, [x.pointer(), y.pointer()]).submit(self.cuda.context())
+        let rows = self.layout.len();
+        let arguments = [&self.starts, &self.columns, &self.values]
+            .into_iter()
+            .fold(Arguments::new().with(rows as i64), |arguments, array| arguments.with(array.start()));
+        let arguments = arguments.with(x.pointer()).with(y.pointer());
+        self.cuda.launch(self.module.kernel("product")?, [rows.div_ceil(BLOCK), 1, 1], [BLOCK, 1], arguments)
     }
 
     fn coefficient_bytes(&self) -> usize {
-        self.product.bytes() + self.inverse_diagonal.bytes()
+        [&self.starts, &self.columns, &self.values, &self.inverse_diagonal].map(Buffer::bytes).iter().sum()
     }
 }
 
@@ -151,69 +149,52 @@ impl<T: Real> Diagonal<Cuda, T> for StoredMatrix<T> {
     }
 }
 
-/// Smallest number of layers passed to the library: fewer are not documented to work, and its other
-/// tridiagonal solvers reject them.
-const FEWEST_LAYERS: usize = 3;
-
-/// The vertical tridiagonal blocks of a matrix as three vectors with interleaved columns.
+/// The vertical tridiagonal blocks of a matrix, eliminated: the entry below each diagonal, 1 over the pivot, and the entry above times that.
 #[derive(Debug)]
 pub struct StoredTridiagonal<T: Real> {
     cuda: Cuda,
     layout: Layout,
-    /// Unknowns per column: the layers of the grid, or [`FEWEST_LAYERS`].
-    layers: usize,
-    /// Lower, main and upper diagonal.
     bands: [Buffer; 3],
-    solve: Arc<TridiagonalSolve<T>>,
     module: Arc<Module>,
+    precision: std::marker::PhantomData<T>,
+}
+
+/// Eliminates the tridiagonal blocks.
+fn eliminated<T: Real>(stencil: &stencil::StoredMatrix, layout: &Layout) -> Result<[Vec<T>; 3]> {
+    let bands = Bands::<T>::new(stencil, layout)?;
+    let [below, mut inverse, mut above] =
+        [bands.below, bands.diagonal, bands.above].map(|band| band.entries().to_vec());
+    for half_plane in 0..2 * layout.shape().ny {
+        let first = half_plane * layout.half_plane();
+        for n in first..first + layout.half_plane() {
+            // Padding keeps its zeros.
+            if layout.grid_point(n).is_none() {
+                continue;
+            }
+            let eliminated = if n < first + layout.pitch() { T::ZERO } else { below[n] * above[n - layout.pitch()] };
+            inverse[n] = T::ONE / (inverse[n] - eliminated);
+            above[n] = above[n] * inverse[n];
+        }
+    }
+    Ok([below, inverse, above])
 }
 
 impl<T: Real> StoredTridiagonal<T> {
     fn new(cuda: &Cuda, stencil: &stencil::StoredMatrix) -> Result<Self> {
-        let layout = Layout::new(stencil.shape())?;
-        let (layers, systems) = (layout.shape().nz.max(FEWEST_LAYERS), layout.columns_len());
-        let len = layers * systems;
-        check_indices(len, stencil.matrix().entries())?;
-        // Three bands, and copies of them and of the right-hand side.
-        check(cuda, stencil, 7 * len * size_of::<T>())?;
-        let context = cuda.context();
-        let band = || Buffer::new(context, len * size_of::<T>(), "the tridiagonal blocks of a stored matrix");
+        let layout = check(stencil)?;
+        let bytes = layout.len() * size_of::<T>();
+        let band = || Buffer::new(cuda.context(), bytes, "the tridiagonal blocks of a stored matrix");
+        let bands = [band()?, band()?, band()?];
         let module = cuda.module(source::<T>());
-        let this = Self {
-            cuda: cuda.clone(),
-            layout,
-            layers,
-            bands: [band()?, band()?, band()?],
-            solve: Arc::new(TridiagonalSolve::new(context, layers, systems)?),
-            module,
-        };
+        let this = Self { cuda: cuda.clone(), layout, bands, module, precision: std::marker::PhantomData };
         this.send(stencil)?;
         Ok(this)
     }
 
     fn send(&self, stencil: &stencil::StoredMatrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
-        let (Shape { nx, ny, nz }, systems) = (self.layout.shape(), self.layout.columns_len());
-        let Bands { below, diagonal, above } = Bands::<T>::new(stencil, &self.layout)?;
-        // Pivots of 1 outside the grid keep zeros zero.
-        for (buffer, (band, elsewhere)) in
-            self.bands.iter().zip([(below, T::ZERO), (diagonal, T::ONE), (above, T::ZERO)])
-        {
-            let mut out = vec![elsewhere; self.layers * systems];
-            for (k, row) in out.chunks_exact_mut(systems).take(nz).enumerate() {
-                for (i, j) in (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j))) {
-                    row[self.layout.column_index(i, j)] = band.get(i, j, k);
-                }
-            }
-            buffer.write(&out)?;
-        }
-        Ok(())
-    }
-
-    fn reorder(&self, name: &'static str, layers: usize, arguments: Arguments) -> Result<()> {
-        let half_planes = 2 * self.layout.shape().ny;
-        let grid = [self.layout.pitch().div_ceil(32), layers.div_ceil(8), half_planes];
-        self.cuda.launch(self.module.kernel(name)?, grid, [32, 8], arguments)
+        let bands = eliminated::<T>(stencil, &self.layout)?;
+        self.bands.iter().zip(&bands).try_for_each(|(buffer, band)| buffer.write(band))
     }
 }
 
@@ -223,16 +204,11 @@ impl<T: Real> LineSolver<Cuda, T> for StoredTridiagonal<T> {
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let nz = self.layout.shape().nz;
-        let [to_below, to_diagonal, to_above, x] = self.solve.arrays();
-        let grid = Arguments::new().with(self.layout.pitch() as i32).with(nz as i32);
-        let mut arguments = grid.clone().with(self.layers as i32).with(r.pointer());
-        for array in self.bands.each_ref().map(Buffer::start).into_iter().chain([to_below, to_diagonal, to_above, x]) {
-            arguments = arguments.with(array);
-        }
-        self.reorder("interleave", self.layers, arguments)?;
-        Call::new(&self.solve, [x, x]).submit(self.cuda.context())?;
-        self.reorder("deinterleave", nz, grid.with(x).with(z.pointer()))
+        let (columns, pitch, nz) = (self.layout.columns_len(), self.layout.pitch(), self.layout.shape().nz);
+        let sizes = Arguments::new().with(columns as i64).with(pitch as i32).with(nz as i32);
+        let arguments = self.bands.iter().fold(sizes, |arguments, band| arguments.with(band.start()));
+        let arguments = arguments.with(r.pointer()).with(z.pointer());
+        self.cuda.launch(self.module.kernel("solve_lines")?, [columns.div_ceil(BLOCK), 1, 1], [BLOCK, 1], arguments)
     }
 }
 
@@ -240,7 +216,6 @@ impl Supports<stencil::StoredMatrix> for Cuda {
     type Operator<T: Real> = StoredMatrix<T>;
 
     fn operator<T: Real>(&self, stencil: &stencil::StoredMatrix) -> Result<Arc<StoredMatrix<T>>> {
-        reference::check_indices(&Layout::new(stencil.shape())?)?;
         Ok(Arc::new(StoredMatrix::new(self, stencil)?))
     }
 
@@ -261,25 +236,5 @@ impl Supports<stencil::StoredMatrix> for Cuda {
         let blocks = Arc::new(StoredTridiagonal::<T>::new(self, stencil)?);
         let solver = Arc::clone(&blocks) as _;
         Ok(Some(Lines { solver, update: Some(Box::new(move |stencil| blocks.send(stencil))) }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indices_that_do_not_fit_are_refused() {
-        let most = i32::MAX as usize;
-        assert!(check_indices(most, most).is_ok());
-        for (rows, entries) in [(most + 1, 7), (most / 7 + 1, most + 1)] {
-            match check_indices(rows, entries) {
-                Err(Error::Unsupported(message)) => {
-                    assert!(message.contains("2147483647") && message.contains("matrix-free"), "{message}");
-                    assert!(message.contains(&rows.to_string()) && message.contains(&entries.to_string()));
-                }
-                other => panic!("{other:?}"),
-            }
-        }
     }
 }

@@ -50,7 +50,7 @@ pub const FOURIER: &str = include_str!("fourier.cu");
 pub const EXCHANGE: &str = include_str!("exchange.cu");
 /// Packing for NCCL.
 pub const PACKING: &str = include_str!("packing.cu");
-/// Kernels that complement cuSPARSE.
+/// Kernels of stored matrices.
 pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
 
 /// Kernels for any stencil with six neighbours.

@@ -1,4 +1,4 @@
-// Kernels for stored matrices in addition to cuSPARSE.
+// Kernels for stored matrices.
 #include "layout.cuh"
 
 // z = d r, elementwise. Launch: any grid, block 256.
@@ -8,32 +8,35 @@ KERNEL(multiply)(long long n, const T* __restrict__ d, const T* __restrict__ r, 
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) z[i] = d[i] * r[i];
 }
 
-// cuSPARSE needs columns interleaved over the whole grid: row m of layer k of half plane h, which is row
-// k + nz h of the checkerboard, becomes row h + H k, with H the number of half planes.
-// Block (32, 8); grid (ceil(pitch / 32), ceil(layers / 8), H).
-
-// x = r, and copies of the diagonals, which the last solve has overwritten. Layers beyond nz, added to grids of
-// one or two, get zeros.
-KERNEL(interleave)(int pitch, int nz, int layers, const T* __restrict__ r, const T* __restrict__ below,
-                   const T* __restrict__ diagonal, const T* __restrict__ above, T* __restrict__ to_below,
-                   T* __restrict__ to_diagonal, T* __restrict__ to_above, T* __restrict__ x) {
+// y = A x, a thread a row: rows are in slices of 32, entry e of row r of slice s at 32 (starts[s] + e) + r. Columns are ~0u
+// beyond the end of a row. Launch: grid ceil(rows / 256), block 256.
+KERNEL(product)(long long rows, const unsigned* __restrict__ starts, const unsigned* __restrict__ columns,
+                const T* __restrict__ values, const T* __restrict__ x, T* __restrict__ y) {
     await_previous();
-    int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
-    if (m >= pitch || k >= layers) return;
-    long long h = blockIdx.z, H = gridDim.z, to = m + pitch * (h + H * k);
-    T value = k < nz ? r[m + pitch * (k + nz * h)] : T(0);
-    T lower = below[to], middle = diagonal[to], upper = above[to];
-    x[to] = value;
-    to_below[to] = lower;
-    to_diagonal[to] = middle;
-    to_above[to] = upper;
+    long long row = blockIdx.x * 256LL + threadIdx.x;
+    if (row >= rows) return;
+    unsigned end = starts[row / 32 + 1];
+    T sum = 0;
+#pragma unroll 4
+    for (unsigned e = starts[row / 32]; e < end; e++) {
+        unsigned column = columns[32LL * e + row % 32];
+        T value = values[32LL * e + row % 32];
+        if (column != ~0u) sum += value * x[column];
+    }
+    y[row] = sum;
 }
 
-// z = x
-KERNEL(deinterleave)(int pitch, int nz, const T* __restrict__ x, T* __restrict__ z) {
+// z = D^-1 r with the tridiagonal blocks D, a thread a column, by the bands below D's diagonal, 1 over its pivots, and above times that
+// (Thomas' algorithm). Launch: grid ceil(columns / 256), block 256.
+KERNEL(solve_lines)(long long columns, int pitch, int nz, const T* __restrict__ below, const T* __restrict__ inverse,
+                    const T* __restrict__ above, const T* __restrict__ r, T* __restrict__ z) {
     await_previous();
-    int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
-    if (m >= pitch || k >= nz) return;
-    long long h = blockIdx.z, H = gridDim.z;
-    z[m + pitch * (k + nz * h)] = x[m + pitch * (h + H * k)];
+    long long column = blockIdx.x * 256LL + threadIdx.x;
+    if (column >= columns) return;
+    long long first = column / pitch * pitch * nz + column % pitch, last = first + (nz - 1LL) * pitch;
+    T v = 0;
+#pragma unroll 4
+    for (long long n = first; n <= last; n += pitch) z[n] = v = (r[n] - below[n] * v) * inverse[n];
+#pragma unroll 4
+    for (long long n = last - pitch; n >= first; n -= pitch) z[n] = v = z[n] - above[n] * v;
 }

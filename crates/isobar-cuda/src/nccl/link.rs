@@ -8,7 +8,7 @@ use isobar_core::prelude::{Result, Scalar};
 use super::Nccl;
 use super::messages::{Job, Message};
 use crate::driver::error;
-use crate::launch::Call;
+use crate::launch;
 use crate::module::Modules;
 use crate::{Buffer, Context, Module, Pointer, Source, kernels};
 
@@ -112,6 +112,6 @@ impl NcclLink {
         if messages.is_empty() {
             return Ok(());
         }
-        Call::new(&self.job.group(messages), [0; 2]).submit(context)
+        launch::call(self.job.group(messages), context)
     }
 }

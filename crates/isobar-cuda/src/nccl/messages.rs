@@ -184,7 +184,7 @@ pub(super) struct Group {
 }
 
 impl Library for Group {
-    fn run(&self, _: [Pointer; 2], stream: sys::CUstream) -> Result<()> {
+    fn run(&self, stream: sys::CUstream) -> Result<()> {
         self.ends.submit(&self.messages, stream)
     }
 }

@@ -101,7 +101,7 @@ fn odd_grids_that_stream(cuda: &Cuda) {
     solves_like_the_reference(cuda, &helmholtz(271, 157, 6), &all[..2], 1);
 }
 
-/// Checks calls of cuSPARSE within recorded iterations: conjugate gradients with the stored matrix take the steps of the
+/// Checks stored matrices within recorded iterations: conjugate gradients with the stored matrix take the steps of the
 /// matrix-free ones, in the first solve and in the next, with padding and without.
 fn stored_matrices_in_iterations(cuda: &Cuda) {
     let stencil = helmholtz(37, 22, 12).stencil().unwrap();
