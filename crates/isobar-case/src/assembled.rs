@@ -69,28 +69,6 @@ impl Assembled {
             keep_rows(values, shape, rows);
         }
     }
-
-    /// Keeps some columns of these rows only, (nz, rows, columns) in C order.
-    pub fn keep_columns(&mut self, columns: &Range<usize>) {
-        let nx = self.matrix.shape().nx;
-        for values in std::iter::once(&mut self.rhs).chain(&mut self.exact) {
-            keep_columns(values, nx, columns);
-        }
-    }
-}
-
-/// Keeps some columns of rows of `nx` values.
-pub fn keep_columns(values: &mut Vec<f64>, nx: usize, columns: &Range<usize>) {
-    if columns.len() == nx {
-        return;
-    }
-    let rows = values.len() / nx;
-    for row in 0..rows {
-        let from = nx * row;
-        values.copy_within(from + columns.start..from + columns.end, columns.len() * row);
-    }
-    values.truncate(columns.len() * rows);
-    values.shrink_to_fit();
 }
 
 fn keep_rows(values: &mut Vec<f64>, shape: Shape, rows: &Range<usize>) {

@@ -75,11 +75,11 @@ impl Case {
     /// Predicts the memory on a device. On several ranks it is that of one rank, the one with the largest subdomain.
     ///
     /// # Errors
-    /// Incompatible options; more ranks than rows, or than pairs of columns.
+    /// Incompatible options; more ranks than rows.
     pub fn footprint_on(&self, device: &Device) -> Result<Footprint> {
         let (alone, size) = (self.footprint(&device.overhead())?, self.problem.matrix_size());
         let at = |error: isobar::Error| Error::at(&self.path, error);
-        let Some(patches) = device.patches(size.shape).map_err(at)? else { return Ok(alone) };
+        let Some(slabs) = device.slabs(size.shape).map_err(at)? else { return Ok(alone) };
         let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
         // Time steps need arrays of the whole grid; a solve assembles and reads its own rows only.
         let kind = match &self.problem {
@@ -88,7 +88,7 @@ impl Case {
             Problem::Heat(_) => return Ok(Footprint { solver: host, device, ..alone }),
         };
         let by_rows = if kind == RhsKind::Manufactured { 2.0 } else { 1.0 };
-        let share = patches.largest(size.shape).cells() as f64 / size.shape.cells() as f64;
+        let share = slabs.largest() as f64 / size.shape.ny as f64;
         let others = by_rows * VALUE * size.shape.cells() as f64 * (1.0 - share);
         Ok(Footprint {
             system: alone.system - others,

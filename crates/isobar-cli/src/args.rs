@@ -132,10 +132,6 @@ pub struct SolveArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Numbers of subdomains in x and y, for the ranks of mpirun [default: 1xN; x is divided only if there are too few rows]
-    #[arg(long, value_name = "PXxPY")]
-    pub parts: Option<Parts>,
-
     /// Write a report of the run as JSON; - writes it to standard output, and the summary to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
@@ -300,29 +296,6 @@ pub struct ManArgs {
     pub subcommand: Option<String>,
 }
 
-/// `--parts`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts(pub [usize; 2]);
-
-impl FromStr for Parts {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let both =
-            text.split_once(['x', '×']).and_then(|(x, y)| Some([x.trim().parse().ok()?, y.trim().parse().ok()?]));
-        both.filter(|parts| !parts.contains(&0)).map(Self).ok_or_else(|| {
-            "use two whole numbers, 1 or more, whose product is the number of ranks, as in 2x3".to_owned()
-        })
-    }
-}
-
-impl std::fmt::Display for Parts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self([x, y]) = self;
-        write!(f, "{x}x{y}")
-    }
-}
-
 /// `isobar export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -359,15 +332,6 @@ mod tests {
     fn command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn parts_are_two() {
-        assert_eq!("2x3".parse(), Ok(Parts([2, 3])));
-        assert_eq!("1×16".parse::<Parts>().map(|parts| parts.to_string()), Ok("1x16".to_owned()));
-        for wrong in ["", "6", "2x", "x3", "0x6", "2x3x1", "-2x3", "2,3"] {
-            assert!(wrong.parse::<Parts>().is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
 use isobar::{ArrayView, ArrayViewMut, Description, Device, Outcome, Ranks, Shape};
-use isobar_case::assembled::keep_columns;
 use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, TrafficReport, has_solution};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
@@ -76,13 +75,11 @@ fn solve_since(
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
     let set_up = || {
-        let [columns, rows] = ranks.map_or(Ok([0..shape.nx, 0..shape.ny]), |ranks| ranks.part(shape))?;
-        let mut assembled = assemble(&rows)?;
+        let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
+        let assembled = assemble(&rows)?;
         let solver = assembled.matrix.solver(device, &case.solver)?;
-        let mut guess = device.enter(|| case.first_guess_in(&rows))?;
-        assembled.keep_columns(&columns);
-        keep_columns(&mut guess, shape.nx, &columns);
-        let part = Shape { nx: columns.len(), ny: rows.len(), ..shape };
+        let guess = device.enter(|| case.first_guess_in(&rows))?;
+        let part = Shape { ny: rows.len(), ..shape };
         Ok((assembled, solver, case.footprint_on(device)?, guess, part))
     };
     let (assembled, mut solver, footprint, mut solution, part) =

@@ -22,7 +22,7 @@ pub fn opening(case: &Case, description: &Description, footprint: &Footprint) ->
         entry("device", device(description)),
         entry("solver", solver(case, description)),
     ];
-    lines.extend(description.shares.map(|shares| entry("parts", shares)));
+    lines.extend(description.shares.map(|shares| entry("slabs", shares)));
     if !description.levels.is_empty() {
         let levels: Vec<String> = description.levels.iter().map(Shape::to_string).collect();
         lines.push(entry("levels", levels.join("  ")));

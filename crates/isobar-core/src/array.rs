@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 use crate::execute::Execute;
-use crate::layout::{Axis, Patch, Shape, Slab};
+use crate::layout::{Axis, Shape, Slab};
 
 pub use device::DeviceArray;
 use elements::Elements;
@@ -94,9 +94,9 @@ impl Place {
         self.of(i, j, k)
     }
 
-    /// Returns the place of the elements from another column on.
-    fn at(self, [i, j]: [usize; 2]) -> Self {
-        Self { origin: self.of(i, j, 0), ..self }
+    /// Returns the place of the elements from another row on.
+    fn at(self, j: usize) -> Self {
+        Self { origin: self.of(0, j, 0), ..self }
     }
 
     /// Returns the place of the same elements with the directions in another order.
@@ -177,13 +177,13 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         self.shape
     }
 
-    /// Returns some of its columns.
+    /// Returns some of its rows.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer.
-    pub fn part(&self, part: Patch) -> Result<Self> {
+    pub fn part(&self, part: Slab) -> Result<Self> {
         check_part(self.shape, part)?;
-        Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.origin()) })
+        Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.first) })
     }
 
     /// Describes the array with its directions in another order.
@@ -288,27 +288,26 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         ArrayView { data: self.data, shape: self.shape, place: self.place }
     }
 
-    /// Returns some of its columns.
+    /// Returns some of its rows.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer.
-    pub fn into_part(self, part: Patch) -> Result<Self> {
+    pub fn into_part(self, part: Slab) -> Result<Self> {
         check_part(self.shape, part)?;
-        Ok(self.with(part.shape(self.shape), self.place.at(part.origin())))
+        Ok(self.with(part.shape(self.shape), self.place.at(part.first)))
     }
 
-    /// Divides it into columns: each part may be written by a thread of its own.
+    /// Divides it into rows: each part may be written by a thread of its own.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a column.
-    pub fn into_parts(self, parts: &[Patch]) -> Result<Vec<Self>> {
+    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a row.
+    pub fn into_parts(self, parts: &[Slab]) -> Result<Vec<Self>> {
         parts.iter().try_for_each(|&part| check_part(self.shape, part))?;
-        let meet = |a: Slab, b: Slab| a.first < b.beyond && b.first < a.beyond;
-        let shared = |a: &Patch, b: &Patch| meet(a.x, b.x) && meet(a.y, b.y);
+        let shared = |a: &Slab, b: &Slab| a.first < b.beyond && b.first < a.beyond;
         if parts.iter().enumerate().any(|(n, a)| parts[n + 1..].iter().any(|b| shared(a, b))) {
-            return Err(Error::invalid("array", "parts that share a column; give each column to one part"));
+            return Err(Error::invalid("array", "parts that share a row; give each row to one part"));
         }
-        Ok(parts.iter().map(|part| self.with(part.shape(self.shape), self.place.at(part.origin()))).collect())
+        Ok(parts.iter().map(|part| self.with(part.shape(self.shape), self.place.at(part.first))).collect())
     }
 
     /// A view of some of its elements; the caller sees to it that no two of them are used at a time.
@@ -390,13 +389,11 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     }
 }
 
-fn check_part(shape: Shape, Patch { x, y }: Patch) -> Result<()> {
-    let is_there = |of: Slab, cells: usize| of.first < of.beyond && of.beyond <= cells;
-    if is_there(x, shape.nx) && is_there(y, shape.ny) {
+fn check_part(shape: Shape, Slab { first, beyond }: Slab) -> Result<()> {
+    if first < beyond && beyond <= shape.ny {
         Ok(())
     } else {
-        let wanted = format!("columns {} to {} of rows {} to {}", x.first, x.beyond, y.first, y.beyond);
-        Err(Error::shape("array", shape, wanted))
+        Err(Error::shape("array", shape, format!("rows {first} to {beyond}")))
     }
 }
 

@@ -57,6 +57,6 @@ pub use error::{Error, Result};
 pub(crate) use array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
 pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sum, Sums};
 pub(crate) use execute::{Execute, Host, Serial};
-pub(crate) use layout::{Colour, Layout, Patch, Shape, Slab};
+pub(crate) use layout::{Colour, Layout, Shape, Slab};
 pub(crate) use real::{Precision, Real};
 pub(crate) use team::{lock, read, write};

@@ -8,7 +8,7 @@ pub use crate::direct::{Basis, Separable};
 pub use crate::error::{Error, Result};
 pub use crate::execute::{Execute, Host, Serial};
 pub use crate::grid::{Geometry, GridOptions, VerticalProfile};
-pub use crate::layout::{Colour, Layout, Patch, Shape, Slab};
+pub use crate::layout::{Colour, Layout, Shape, Slab};
 pub use crate::operator::{
     AggregateOperator, Capabilities, Diagonal, Expansion, Guess, LineSmoother, LineSolver, MixedSmoother,
     ModalTransfer, Operator, PointSmoother, Relaxation, ResidualUpdate, Sweep, Transfer, Triangular,

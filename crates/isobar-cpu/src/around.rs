@@ -202,14 +202,6 @@ impl<'a, T: Real> View<'a, '_, T> {
             ended = ended.with(n - 1, zero);
         }
         let Some(lane) = self.end_in_x(upper) else { return ended };
-        if g.layout.goes_on_in_x()[usize::from(upper)] {
-            let is_around = g.layout.goes_around_in_x()[usize::from(upper)];
-            if !which.counts(if is_around { Link::Wrapped } else { Link::Inner }, upper) {
-                return ended.with(lane, zero);
-            }
-            // SAFETY: promised by the caller.
-            return ended.with(lane, unsafe { v.strip(g.layout.beyond(upper, h.j as isize), 1, 1, layers) });
-        }
         if !(g.periodic[0] && which.counts(Link::Wrapped, upper)) {
             // East of the last column lies padding, or the row's end.
             return if upper { ended } else { ended.with(lane, zero) };

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise};
 use isobar_core::prelude::{
-    ArrayView, ArrayViewMut, Axis, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
-    Separable, Shape, SharedDirect, Shares, Sum,
+    ArrayView, ArrayViewMut, Axis, Backend, Colour, HostScalars, Layout, Meanwhile, Ratio, Real, Result, Scalar,
+    Separable, Shape, SharedDirect, Shares, Slab, Sum,
 };
 use isobar_core::reference::check_shape;
 use isobar_dist::part;
@@ -37,8 +37,8 @@ impl Backend for Cpu {
         self.ranks.as_ref()?.shares(grid)
     }
 
-    fn own_columns(&self, grid: Shape) -> Result<Patch> {
-        isobar_dist::own_columns(self, grid)
+    fn own_rows(&self, grid: Shape) -> Result<Slab> {
+        isobar_dist::own_rows(self, grid)
     }
 
     fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {

@@ -72,13 +72,6 @@ impl<T: Real> Planes<T> for Bilinear {
             }
             row[0] = -row[1];
             row[1 + shape.nx] = -row[shape.nx];
-            for (is_east, at) in [(false, 0), (true, 1 + shape.nx)] {
-                if coarse.goes_on_in_x()[usize::from(is_east)] {
-                    // SAFETY: as above.
-                    let value = |j: isize| unsafe { coarse_u.row(coarse.beyond(is_east, j) + w.k as isize, 1) }[0];
-                    row[at] = between(value(here), value(far.unwrap_or(here)));
-                }
-            }
             for &colour in colours {
                 let h = g.half_plane(j, colour);
                 // SAFETY: as above.

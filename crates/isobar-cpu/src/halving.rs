@@ -25,15 +25,12 @@ struct Halved<T> {
 
 impl<T: Real> Halved<T> {
     fn new(layout: &Layout, coarse: &Layout, by: &Halving) -> Self {
-        // The weights of the subdomain's own columns.
-        let (first, nx) = (layout.origin()[0], layout.shape().nx);
         let of_parity = |weights: &[f64], parity: usize| -> Vec<T> {
-            let own = &weights[first..first + nx];
-            (0..layout.pitch()).map(|m| T::from_f64(own.get(2 * m + parity).copied().unwrap_or(0.0))).collect()
+            (0..layout.pitch()).map(|m| T::from_f64(weights.get(2 * m + parity).copied().unwrap_or(0.0))).collect()
         };
         let along = &by.along[0];
         let in_x = [0, 1].map(|parity| [of_parity(&along.near, parity), of_parity(&along.far, parity)]);
-        Self { by: by.clone(), firsts: [layout.origin()[1], coarse.origin()[1]], in_x }
+        Self { by: by.clone(), firsts: [layout, coarse].map(Layout::first_row), in_x }
     }
 }
 
@@ -82,10 +79,7 @@ impl<T: Real> Planes<T> for Halved<T> {
         let [x, y, z] = &by.along;
         let (n, coarse_n, coarse_nx) = (g.layout.pitch(), coarse.pitch(), coarse.shape().nx);
         let row = firsts[0] + j;
-        let place = |row: usize| {
-            let plane = coarse.row_here(row);
-            (plane, starts_by_parity(coarse, plane))
-        };
+        let place = |row: usize| starts_by_parity(coarse, coarse.row_here(row));
         let places = [place(y.part_of(row)), place(y.beside(row))];
         let (even, odd) = between[..2 * coarse_n].split_at_mut(coarse_n);
         let natural = &mut natural[..2 * coarse_n + 2];
@@ -93,9 +87,8 @@ impl<T: Real> Planes<T> for Halved<T> {
             let layers = [(z.part_of(w.k), z.near[w.k]), (z.beside(w.k), z.far[w.k])];
             even.fill(T::ZERO);
             odd.fill(T::ZERO);
-            let mut beyond = [T::ZERO; 2];
             // Interpolates between two coarse planes and two coarse layers.
-            for ((plane, starts), in_y) in places.into_iter().zip([y.near[row], y.far[row]]) {
+            for (starts, in_y) in places.into_iter().zip([y.near[row], y.far[row]]) {
                 for (layer, in_z) in layers {
                     let weight = T::from_f64(in_y * in_z);
                     if weight == T::ZERO {
@@ -105,13 +98,6 @@ impl<T: Real> Planes<T> for Halved<T> {
                     let read = |start: isize| unsafe { coarse_u.row(start + (layer * coarse_n) as isize, coarse_n) };
                     even.iter_mut().zip(read(starts[0])).for_each(|(sum, &value)| *sum += weight * value);
                     odd.iter_mut().zip(read(starts[1])).for_each(|(sum, &value)| *sum += weight * value);
-                    for (is_east, sum) in [false, true].into_iter().zip(&mut beyond) {
-                        if coarse.goes_on_in_x()[usize::from(is_east)] {
-                            let position = coarse.beyond(is_east, plane) + layer as isize;
-                            // SAFETY: as above.
-                            *sum += weight * unsafe { coarse_u.row(position, 1) }[0];
-                        }
-                    }
                 }
             }
             if x.is_halved {
@@ -121,12 +107,6 @@ impl<T: Real> Planes<T> for Halved<T> {
                 }
                 // Periodic neighbours; elsewhere their weight is zero.
                 (natural[0], natural[1 + coarse_nx]) = (natural[coarse_nx], natural[1]);
-                let ends = [(0, beyond[0]), (1 + coarse_nx, beyond[1])];
-                for ((at, value), goes_on) in ends.into_iter().zip(coarse.goes_on_in_x()) {
-                    if goes_on {
-                        natural[at] = value;
-                    }
-                }
             }
             for &colour in colours {
                 let h = g.half_plane(j, colour);

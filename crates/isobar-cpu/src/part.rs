@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::operator::{Coarser, LevelBackend, OwnModes};
 use isobar_core::prelude::{Colour, Layout, ModalTransfer, Real, Result, Shape, Slab, Transfer};
 use isobar_dist::part::{self, Edge, NoLink, PartBackend};
-use isobar_dist::{Ranks, columns, levels, modes};
+use isobar_dist::{Ranks, levels, modes};
 
 use crate::{Cpu, Vector};
 
@@ -34,8 +34,6 @@ impl LevelBackend for Cpu {
 
 impl PartBackend for Cpu {
     type Link = NoLink;
-
-    const DIVIDES_ROWS: bool = true;
 
     fn ranks(&self) -> Option<&Arc<Ranks>> {
         self.ranks.as_ref()
@@ -67,21 +65,9 @@ impl PartBackend for Cpu {
         Ok(())
     }
 
-    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
-        let layout = *to.layout();
-        part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
-        Ok(())
-    }
-
-    fn write_part<T: Real>(&self, from: &[T], of: &Layout, x: &mut Vector<T>) -> Result<()> {
-        let whole = *x.layout();
-        columns::write_part(from, of, &whole, x.all_entries_mut());
-        Ok(())
-    }
-
     fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
-        let part = *to.layout();
-        columns::copy_part(from.layout(), from.all_entries(), &part, to.all_entries_mut());
+        let layout = *to.layout();
+        part::copy_part(from.all_entries(), &layout, to.all_entries_mut());
         Ok(())
     }
 }

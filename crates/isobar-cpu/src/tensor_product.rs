@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use isobar_core::prelude::{
-    Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Pack, Real, Result, Smoother, SolverOptions,
-    Stencil, Supports,
+    Backend, Capabilities, Hierarchy, Layout, MixedSmoother, Pack, Real, Result, Smoother, SolverOptions, Stencil,
+    Supports,
 };
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Modes, StoredFaces, by_stored_faces};
 use isobar_dist::PartBackend;
-use isobar_dist::modes;
 use pulp::Simd;
 
 use crate::seven_point::{Coefficients, Entries, Kernel, On, RowCoefficients, SevenPoint, Stored, TileCoefficients};
@@ -65,15 +64,15 @@ impl<T: Real> Factors<T> {
         let horizontal = self.horizontal.each_mut().map(|field| Shared::of(field));
         let areas = self.areas.each_mut().map(|field| Shared::of(field));
         cpu.for_each_column_row(layout, |j, colour, start| {
-            let (parity, n, [first, row]) = (layout.parity(j, colour), layout.columns(j, colour), layout.origin());
-            let row = row + j;
+            let (parity, n) = (layout.parity(j, colour), layout.columns(j, colour));
+            let row = layout.first_row() + j;
             // SAFETY: each row is visited once.
             let rows = horizontal.map(|field| unsafe { field.row_mut(start, n) });
             // SAFETY: as above.
             let [area, inverse_area] = areas.map(|field| unsafe { field.row_mut(start, n) });
             let [west, east, south, north, total] = rows;
             for m in 0..n {
-                let at = first + 2 * m + parity + h.nx * row;
+                let at = 2 * m + parity + h.nx * row;
                 let over = 1.0 / h.area[at];
                 (area[m], inverse_area[m]) = (round(h.area[at]), round(over));
                 west[m] = round(h.west[at] / h.area[at]);
@@ -264,18 +263,9 @@ impl<S: Simd, T: Real> Entries<S, T> for FactorPack<S, T> {
 impl Supports<stencil::TensorProduct> for Cpu {
     type Operator<T: Real> = TensorProduct<T>;
 
-    fn choice(
-        &self,
-        stencil: &stencil::TensorProduct,
-        _: &Arc<TensorProduct<f64>>,
-        options: &SolverOptions,
-    ) -> Result<Choice> {
-        Ok(modes::choice(self, stencil, options))
-    }
-
     fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
         let shape = Stencil::shape(stencil);
-        self.own_columns(shape)?.layout(shape, [false; 2])
+        self.own_rows(shape)?.layout(shape, false)
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {

@@ -15,7 +15,7 @@
 //! precedes the first: another boundary. On a subdomain each end is a boundary too: there each stage waits for the neighbour's
 //! planes that it reads, and during the first of these exchanges the wavefront runs inside.
 
-use isobar_core::backend::{Meanwhile, nothing};
+use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 
 use crate::cpu::Cpu;
@@ -133,22 +133,6 @@ pub(crate) fn run_part(
         }
     }
     inside();
-    Ok(())
-}
-
-/// Runs stages on a subdomain, each on all planes before the next one.
-pub(crate) fn run_apart(
-    cpu: &Cpu,
-    chunks: Chunks,
-    stage: Stage<'_>,
-    exchange: &mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>,
-) -> Result<()> {
-    for s in 0..chunks.stages {
-        if s > 0 || chunks.from_start {
-            exchange(s, &mut nothing)?;
-        }
-        cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
-    }
     Ok(())
 }
 
@@ -287,28 +271,6 @@ mod tests {
                 let has_exchange = stages > first;
                 assert!(!does_meanwhile || !has_exchange || most_inside + left >= planes * stages, "{planes} planes");
             }
-        }
-    }
-
-    #[test]
-    fn stages_apart_are_on_all_planes_one_after_the_other() {
-        let cpu = Cpu::new(3).unwrap();
-        for (planes, stages) in [1, 2, 7, 24, 64].into_iter().flat_map(|n| (1..=5).map(move |s| (n, s))) {
-            let done = Mutex::new(vec![0; planes]);
-            let stage = |s: usize, plane: usize, _: usize| {
-                let mut done = done.lock().unwrap();
-                assert_eq!(done[plane], s);
-                done[plane] += 1;
-            };
-            let mut exchanges = 0;
-            run_apart(&cpu, Chunks::new(planes, 3, stages).open([true; 2], true), &stage, &mut |s, _| {
-                assert_eq!((*done.lock().unwrap()).clone(), vec![s; planes]);
-                exchanges += 1;
-                Ok(())
-            })
-            .unwrap();
-            assert_eq!(exchanges, stages);
-            assert_eq!(done.into_inner().unwrap(), vec![stages; planes]);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise, queue};
 use isobar_core::prelude::{
-    ArrayView, ArrayViewMut, Backend, Colour, DeviceArray, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
-    Separable, Shape, SharedDirect, Shares, Sum,
+    ArrayView, ArrayViewMut, Backend, Colour, DeviceArray, Layout, Meanwhile, Ratio, Real, Result, Scalar, Separable,
+    Shape, SharedDirect, Shares, Slab, Sum,
 };
 use isobar_dist::part::{self, PartBackend};
 
@@ -26,8 +26,8 @@ impl Backend for Cuda {
         self.ranks.as_ref()?.shares(grid)
     }
 
-    fn own_columns(&self, grid: Shape) -> Result<Patch> {
-        isobar_dist::own_columns(self, grid)
+    fn own_rows(&self, grid: Shape) -> Result<Slab> {
+        isobar_dist::own_rows(self, grid)
     }
 
     fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {

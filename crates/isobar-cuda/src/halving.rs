@@ -73,7 +73,7 @@ impl Tables {
         ];
         let buffer = Buffer::from_slice(cuda.context(), &numbers, "weights of a halved grid")?;
         // On a subdomain, weights begin with its first row.
-        let before = [0, fine.origin()[1] * size_of::<T>(), 0].map(|bytes| bytes as Pointer);
+        let before = [0, fine.first_row() * size_of::<T>(), 0].map(|bytes| bytes as Pointer);
         let at = |places: [Pointer; 3]| [0, 1, 2].map(|d: usize| buffer.start() + places[d] + before[d]);
         let operands = Operands {
             near: at(near),

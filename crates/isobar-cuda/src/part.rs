@@ -14,7 +14,7 @@ use crate::{Arguments, Cuda, Pointer, Scalars, Vector, peers};
 /// Returns `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the range of the whole grid's rows, counted from this
 /// subdomain's first row. In a divided periodic direction it includes one more row at either end.
 pub(crate) fn rows_around(layout: &Layout, all_rows: usize) -> [i32; 2] {
-    let (first, around) = (layout.origin()[1] as i32, i32::from(layout.divides_ring()));
+    let (first, around) = (layout.first_row() as i32, i32::from(layout.divides_ring()));
     [-first - around, all_rows as i32 - first + around]
 }
 
@@ -32,7 +32,7 @@ impl Cuda {
     }
 
     /// Copies consecutive rows, from `row` of the whole grid to row j of a subdomain.
-    fn copy_rows_to<T: Real>(
+    pub(crate) fn copy_rows<T: Real>(
         &self,
         from: &Vector<T>,
         row: usize,
@@ -145,11 +145,11 @@ impl PartBackend for Cuda {
     ) -> Result<()> {
         refuse_while_recording("an exchange by way of the host")?;
         let layout = *x.layout();
-        let (first, rows, [before, after]) = (layout.origin()[1], layout.shape().ny, layout.halo());
+        let (first, rows, [before, after]) = (layout.first_row(), layout.shape().ny, layout.halo());
         let row_len = 2 * layout.half_plane();
         // A vector of the edges only, for the host's exchange: halo row, first row, last row, halo row.
         let edge_rows = [first, first + rows - 1];
-        let edges = Layout::new(Shape { ny: 2, ..layout.shape() })?.part_of(layout.origin(), layout.halo());
+        let edges = Layout::new(Shape { ny: 2, ..layout.shape() })?.part_of(layout.first_row(), layout.halo());
         let mut entries = vec![T::ZERO; edges.len_with_halo()];
         let own = before * row_len..(before + 2) * row_len;
         let places = entries[own].chunks_exact_mut(row_len);
@@ -191,14 +191,9 @@ impl PartBackend for Cuda {
         self.context().send(&exchanged, Self::row(x, rows.first))
     }
 
-    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
-        let j = to.layout().row_here(rows.first);
-        self.copy_rows_to(from, rows.first, rows.rows(), to, j)
-    }
-
     fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
         for Run { row, rows, j } in runs(to.layout()) {
-            self.copy_rows_to(from, row, rows, to, j)?;
+            self.copy_rows(from, row, rows, to, j)?;
         }
         Ok(())
     }

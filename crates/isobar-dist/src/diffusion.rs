@@ -5,8 +5,8 @@ use isobar_core::prelude::{Choice, Diffusion, Result, Shape, SolverOptions, Sten
 use isobar_core::stencil::point_levels::{step_above_lines, steps};
 
 use crate::part::PartBackend;
-use crate::patches::Patches;
 use crate::ranks::Ranks;
+use crate::slabs::Slabs;
 
 /// Chooses a solver on ranks by [`of_diffusion`]. `has_points_above_lines` tells whether these devices divide the levels of the hybrid
 /// smoother.
@@ -17,9 +17,9 @@ pub fn choice<B: PartBackend>(
     options: &SolverOptions,
     has_points_above_lines: bool,
 ) -> Result<Choice> {
-    let patches = ranks.patches(stencil.shape())?;
-    let below = |[fine, coarse]: [Shape; 2]| patches.halved([coarse.nx < fine.nx, coarse.ny < fine.ny]);
-    let has_pairs = |patches: &Patches| ranks.has_whole_rows() && patches.halved([false, true]).is_some();
+    let slabs = ranks.slabs(stencil.shape())?;
+    let below = |[fine, coarse]: [Shape; 2]| if coarse.ny < fine.ny { slabs.halved() } else { Some(slabs.clone()) };
+    let has_pairs = |slabs: &Slabs| slabs.halved().is_some();
     let has_above = || {
         let by = step_above_lines(stencil).ok()?;
         below([by.fine, by.coarse]).filter(has_pairs)
@@ -32,11 +32,6 @@ pub fn choice<B: PartBackend>(
         let steps = steps(stencil, None);
         steps.is_ok_and(|steps| steps.first().is_none_or(|by| below([by.fine, by.coarse]).is_some()))
     };
-    let division = Division {
-        rows: stencil.shape().ny,
-        ranks: ranks.size(),
-        has_whole_rows: ranks.has_whole_rows(),
-        has_pairs: has_pairs(&patches),
-    };
+    let division = Division { rows: stencil.shape().ny, ranks: ranks.size(), has_pairs: has_pairs(&slabs) };
     Ok(of_diffusion(alone, options, division, has_points))
 }

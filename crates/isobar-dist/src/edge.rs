@@ -2,17 +2,16 @@
 
 use isobar_core::prelude::{Colour, Layout, Real};
 
-/// The cells of one colour in the row or column at one edge of a subdomain, and in the halo beyond it.
+/// The cells of one colour in the row at one edge of a subdomain, and in the halo beyond it.
 #[derive(Debug)]
 pub struct Edge<'a, T> {
-    /// Where the neighbour is: so many subdomains further in x and in y, −1, 0 or 1.
-    pub towards: [isize; 2],
+    /// Whether the neighbour has the rows after the last one, not those before the first.
+    pub is_after: bool,
     /// The colour that they have in the larger grid.
     pub colour: Colour,
-    /// The numbers that the neighbour needs: the row, a half plane with its padding; or the column, all layers of each row; or the
-    /// column of cells at a corner.
+    /// The numbers that the neighbour needs, a half plane with its padding.
     pub send: &'a [T],
-    /// The halo row or column that the neighbour fills.
+    /// The halo row that the neighbour fills.
     pub receive: &'a mut [T],
 }
 
@@ -27,8 +26,8 @@ pub struct Handed<'a, T> {
     pub receive: &'a mut [T],
 }
 
-/// The edges in y; the first entries are present.
-pub(super) fn edges_in_y<'a, T: Real>(
+/// Returns the edges; the first entries are present.
+pub(super) fn edges_of<'a, T: Real>(
     layout: &Layout,
     entries: &'a mut [T],
     colours: &[Colour],
@@ -44,13 +43,13 @@ pub(super) fn edges_in_y<'a, T: Real>(
     });
     let mut edges: [Option<Edge<'_, T>>; 4] = [None, None, None, None];
     let mut count = 0;
-    for (is_last, halves) in [false, true].into_iter().zip(halves) {
+    for (is_after, halves) in [false, true].into_iter().zip(halves) {
         for (local, half) in Colour::BOTH.into_iter().zip(halves) {
             let colour = layout.local(local);
             let Some(receive) = half.filter(|_| colours.contains(&colour)) else { continue };
-            let (row, towards) = if is_last { (rows - 1, [0, 1]) } else { (0, [0, -1]) };
+            let row = if is_after { rows - 1 } else { 0 };
             let send = &own[(2 * row + local as usize) * half_plane..][..half_plane];
-            edges[count] = Some(Edge { towards, colour, send, receive });
+            edges[count] = Some(Edge { is_after, colour, send, receive });
             count += 1;
         }
     }

@@ -11,8 +11,7 @@ use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Shape, Slab, Sum,
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
-use crate::patches::{Patches, too_thin};
-use crate::ranks::Ranks;
+use crate::slabs::{Slabs, too_thin};
 
 /// From a level that is divided to one that every rank has whole.
 struct Gathering<B: PartBackend, T: Real> {
@@ -27,78 +26,42 @@ struct Gathering<B: PartBackend, T: Real> {
 struct Gathered<B: PartBackend, T: Real> {
     f: B::Vector<T>,
     u: B::Vector<T>,
-    patches: Patches,
-    /// This rank's rows and those of the halo, where they follow each other.
-    with_halo: Option<Slab>,
+    slabs: Slabs,
     /// Where subdomains pass through the host: this rank's, and all.
     staging: [Vec<T>; 2],
-    /// Where x is divided: the subdomains of all ranks.
-    parts: Vec<Layout>,
 }
 
 impl<B: PartBackend, T: Real> Gathered<B, T> {
-    fn new(backend: &B, ranks: &Ranks, part: &Layout, whole: &Layout, patches: Patches) -> Result<Self> {
-        let slab = patches.of(ranks.rank()).y;
-        let [before, after] = part.halo();
-        let with_halo = (ranks.has_whole_rows() && !part.divides_ring())
-            .then(|| Slab { first: slab.first - before, beyond: slab.beyond + after });
-        let parts: Vec<Layout> = match ranks.has_whole_rows() {
-            true => Vec::new(),
-            false => (0..patches.ranks())
-                .map(|rank| patches.of(rank).layout(whole.shape(), [false; 2]))
-                .collect::<Result<_>>()?,
-        };
-        let all = if parts.is_empty() { whole.len() } else { parts.iter().map(Layout::len).sum() };
-        let staged = if backend.exchanges_on_host() { [part.len(), all] } else { [0; 2] };
+    fn new(backend: &B, part: &Layout, whole: &Layout, slabs: Slabs) -> Result<Self> {
+        let staged = if backend.exchanges_on_host() { [part.len(), whole.len()] } else { [0; 2] };
         // The halo of u is taken out of the whole too.
         let (f, u) = (backend.zeros(part)?, backend.zeros(&part.with_own_halo())?);
-        let staging = staged.map(|len| vec![T::ZERO; len]);
-        Ok(Self { f, u, patches, with_halo, staging, parts })
+        Ok(Self { f, u, slabs, staging: staged.map(|len| vec![T::ZERO; len]) })
     }
 
     /// Collects the subdomains f on every rank.
     fn gather(&mut self, backend: &B, to: &mut B::Vector<T>) -> Result<()> {
-        let Self { f, patches, staging: [mine, all], parts, .. } = self;
-        let slabs = patches.rows();
+        let Self { f, slabs, staging: [mine, all], .. } = self;
         let [first, .., beyond] = slabs.starts() else { return Ok(()) };
         if let Some(link) = backend.link() {
             return link.gather(backend, f, slabs.starts(), to);
         }
         let Some(ranks) = backend.ranks() else { return Ok(()) };
         let (world, rank) = (ranks.world(), ranks.rank());
-        if !parts.is_empty() {
-            let counts: Vec<usize> = parts.iter().map(|part| part.len() * size_of::<T>()).collect();
-            backend.read_rows(f, patches.of(rank).y, mine)?;
-            world.all_gather(bytes_of(mine), &counts, bytes_of_mut(all))?;
-            let mut rest = &all[..];
-            for part in parts {
-                let (own, others) = rest.split_at(part.len());
-                backend.write_part(own, part, to)?;
-                rest = others;
-            }
-            return Ok(());
-        }
         let row = all.len() / (beyond - first);
         let counts: Vec<usize> = (0..slabs.ranks()).map(|rank| slabs.of(rank).rows() * row * size_of::<T>()).collect();
         backend.read_rows(f, slabs.of(rank), mine)?;
         world.all_gather(bytes_of(mine), &counts, bytes_of_mut(all))?;
         backend.write_rows(all, Slab { first: *first, beyond: *beyond }, to)
     }
-
-    /// Takes this rank's subdomain u, halo rows included, out of the whole.
-    fn take(&mut self, backend: &B, from: &B::Vector<T>) -> Result<()> {
-        match self.with_halo {
-            Some(rows) => backend.copy_rows(from, rows, &mut self.u),
-            None => backend.copy_part(from, &mut self.u),
-        }
-    }
 }
 
 /// [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) of a device that may be one of several ranks.
 pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<B>> {
     let Some(ranks) = backend.ranks() else { return Ok(Coarser { own: backend.clone(), alone: None }) };
-    let patches = ranks.patches(fine)?;
-    let halved = patches.halved([coarse.nx < fine.nx, coarse.ny < fine.ny]).ok_or_else(|| too_thin(fine, &patches))?;
+    let slabs = ranks.slabs(fine)?;
+    let halved = if coarse.ny < fine.ny { slabs.halved() } else { Some(slabs) };
+    let halved = halved.ok_or_else(|| too_thin(fine.ny, ranks.size()))?;
     let alone = (is_small || !halved.stay_divided()).then(|| backend.alone());
     Ok(Coarser { own: backend.clone().with_ranks(Some(Arc::new(ranks.dividing(coarse, halved)))), alone })
 }
@@ -111,7 +74,7 @@ pub fn gathering<B: PartBackend, T: Real>(
     whole: &Layout,
 ) -> Result<Arc<dyn Transfer<B, T>>> {
     let Some(ranks) = backend.ranks() else { return Ok(to_own) };
-    let gathered = Gathered::new(backend, ranks, own, whole, ranks.patches(whole.shape())?)?;
+    let gathered = Gathered::new(backend, own, whole, ranks.slabs(whole.shape())?)?;
     Ok(Arc::new(Gathering { backend: backend.clone(), part: to_own, coarse: *whole, gathered: Mutex::new(gathered) }))
 }
 
@@ -135,7 +98,7 @@ impl<B: PartBackend, T: Real> Gathering<B, T> {
     /// Runs a step that prolongs from a vector of the subdomain.
     fn prolong_from(&self, coarse_u: &B::Vector<T>, step: impl FnOnce(&mut B::Vector<T>) -> Result<()>) -> Result<()> {
         let mut gathered = self.gathered();
-        gathered.take(&self.backend, coarse_u)?;
+        self.backend.copy_part(coarse_u, &mut gathered.u)?;
         step(&mut gathered.u)
     }
 }

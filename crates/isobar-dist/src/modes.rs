@@ -7,10 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use isobar_core::operator::OwnModes;
-use isobar_core::policy::ranks::of_tensor_product;
 use isobar_core::prelude::{
-    Choice, Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Shape, Slab, SolverOptions, Stencil,
-    Sum, TensorProduct, VerticalModes, lock,
+    Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Shape, Slab, Sum, VerticalModes, lock,
 };
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
@@ -248,12 +246,6 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
     }
 }
 
-/// Chooses the method for a tensor product by [`of_tensor_product`].
-pub fn choice<B: PartBackend>(backend: &B, stencil: &TensorProduct, options: &SolverOptions) -> Choice {
-    let has_whole_rows = backend.ranks().is_none_or(|ranks| ranks.has_whole_rows());
-    of_tensor_product(stencil.choice(options), has_whole_rows)
-}
-
 /// [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) of a device that may be one of several ranks.
 pub fn own_modes<B: PartBackend, T: Real, C: Real>(
     backend: &B,
@@ -262,7 +254,7 @@ pub fn own_modes<B: PartBackend, T: Real, C: Real>(
 ) -> Result<OwnModes<B, T, C>> {
     let (alone, count) = (backend.alone(), to_all.modal_layout().shape().nz);
     let Some(ranks) = backend.ranks() else { return Ok(OwnModes { alone, which: 0..count, transfer: to_all }) };
-    let slabs = ranks.slabs(grid, "vertical modes")?;
+    let slabs = ranks.slabs(grid)?;
     let (rank, size) = (ranks.rank(), ranks.size());
     let starts: Vec<usize> = (0..=size).map(|rank| count * rank / size).collect();
     let which = match starts[rank]..starts[rank + 1] {

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use isobar_core::layout::needs_whole_rows;
 use isobar_core::prelude::{Backend, Colour, Layout, Meanwhile, Real, Result, Scalar, Slab};
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
-use crate::columns;
-use crate::edge::edges_in_y;
+use crate::edge::edges_of;
 pub use crate::edge::{Edge, Handed};
 use crate::ranks::Ranks;
 
@@ -18,11 +16,8 @@ pub trait PartBackend: Backend {
     /// The way that such devices have to each other; [`NoLink`] for those that have none.
     type Link: Link<Self>;
 
-    /// Whether subdomains may have some columns of a row alone, and vectors halo columns.
-    const DIVIDES_ROWS: bool = false;
-
     /// The ranks that this is one of; nothing where it is alone. On ranks operators are made of stencils of the whole grid, and act on
-    /// this rank's columns.
+    /// this rank's rows.
     fn ranks(&self) -> Option<&Arc<Ranks>>;
 
     /// Makes the device one of several ranks, or none of them. See [`join`](crate::join).
@@ -69,22 +64,8 @@ pub trait PartBackend: Backend {
     /// Copies them back, to a vector that has room for them, halo rows included.
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Self::Vector<T>) -> Result<()>;
 
-    /// Copies rows of the larger grid from one vector to another, both of which have room for them.
-    fn copy_rows<T: Real>(&self, from: &Self::Vector<T>, rows: Slab, to: &mut Self::Vector<T>) -> Result<()>;
-
-    /// Copies what [`PartBackend::read_rows`] has read of all rows of a part, whose vectors have a layout `of`, to a vector of the whole
-    /// grid.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](isobar_core::Error::Unsupported) where parts have whole rows.
-    fn write_part<T: Real>(&self, _from: &[T], _of: &Layout, _x: &mut Self::Vector<T>) -> Result<()> {
-        Err(needs_whole_rows("parts on these devices"))
-    }
-
-    /// Copies what a part has, its halo included, from a vector of the whole grid.
-    fn copy_part<T: Real>(&self, _from: &Self::Vector<T>, _to: &mut Self::Vector<T>) -> Result<()> {
-        Err(needs_whole_rows("parts on these devices"))
-    }
+    /// Copies the rows of a subdomain, its halo included, from a vector of the whole grid.
+    fn copy_part<T: Real>(&self, from: &Self::Vector<T>, to: &mut Self::Vector<T>) -> Result<()>;
 }
 
 /// [`Backend::fill_while`] of a device that may be one of several ranks, for a vector with this layout.
@@ -102,8 +83,8 @@ pub fn fill<B: PartBackend, T: Real>(
     backend.edges(x, colours, &mut |edges| {
         let mut edges: Vec<Edge<'_, u8>> = edges
             .iter_mut()
-            .map(|Edge { towards, colour, send, receive }| Edge {
-                towards: *towards,
+            .map(|Edge { is_after, colour, send, receive }| Edge {
+                is_after: *is_after,
                 colour: *colour,
                 send: bytes_of(send),
                 receive: bytes_of_mut(receive),
@@ -218,10 +199,7 @@ pub fn edges<T: Real>(
     colours: &[Colour],
     exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
 ) -> Result<()> {
-    if layout.has_halo_columns() {
-        return columns::edges(layout, entries, colours, exchange);
-    }
-    match edges_in_y(layout, entries, colours) {
+    match edges_of(layout, entries, colours) {
         [Some(a), Some(b), Some(c), Some(d)] => exchange(&mut [a, b, c, d]),
         [Some(a), Some(b), None, None] => exchange(&mut [a, b]),
         [Some(a), None, None, None] => exchange(&mut [a]),
@@ -229,11 +207,15 @@ pub fn edges<T: Real>(
     }
 }
 
-/// [`PartBackend::copy_rows`] of vectors in host memory: all their entries, halo rows included.
-pub fn copy_rows<T: Real>(layouts: [&Layout; 2], from: &[T], rows: Slab, to: &mut [T]) {
-    let half_plane = layouts[0].half_plane();
-    for (source, target) in half_planes(layouts[0], rows).zip(half_planes(layouts[1], rows)) {
-        to[target..target + half_plane].copy_from_slice(&from[source..source + half_plane]);
+/// [`PartBackend::copy_part`] of vectors in host memory: all their entries, halo rows included.
+pub fn copy_part<T: Real>(from: &[T], part: &Layout, to: &mut [T]) {
+    let half_plane = part.half_plane();
+    for (n, to) in to.chunks_exact_mut(half_plane).enumerate() {
+        let j = (n / 2).cast_signed() - part.halo()[0].cast_signed();
+        let row = part.row_there(j);
+        // A column has the same number in both, and its colour is the parity of that and of the row.
+        let colour = (n + row).wrapping_add_signed(j) % 2;
+        to.copy_from_slice(&from[(2 * row + colour) * half_plane..][..half_plane]);
     }
 }
 
@@ -242,7 +224,7 @@ fn half_planes(layout: &Layout, rows: Slab) -> impl Iterator<Item = usize> + use
     let layout = *layout;
     (rows.first..rows.beyond).flat_map(move |row| {
         Colour::BOTH.map(|colour| {
-            let halves = 2 * (row + layout.halo()[0] - layout.origin()[1]) + layout.local(colour) as usize;
+            let halves = 2 * (row + layout.halo()[0] - layout.first_row()) + layout.local(colour) as usize;
             halves * layout.half_plane()
         })
     })
@@ -270,6 +252,25 @@ mod tests {
     use isobar_core::layout::Shape;
     use isobar_core::reference::Vector;
 
+    #[test]
+    fn rows_of_a_ring_come_from_its_other_end() {
+        let shape = Shape::new(6, 8, 2);
+        let value = |i: usize, j: usize, k: usize| (1 + i + 10 * j + 100 * k) as f64;
+        let mut whole = Vector::<f64>::zeros(&Layout::new(shape).unwrap()).unwrap();
+        whole.fill_with(value);
+        for (first, beyond) in [(0, 3), (3, 8), (5, 8), (3, 4)] {
+            let layout = Slab { first, beyond }.layout(shape, true).unwrap();
+            let mut part = Vector::<f64>::zeros(&layout).unwrap();
+            copy_part(whole.all_entries(), &layout, part.all_entries_mut());
+            for (j, k) in (-1..=layout.shape().ny.cast_signed()).flat_map(|j| (0..2).map(move |k| (j, k))) {
+                let row = (first + 8).wrapping_add_signed(j) % 8;
+                for i in 0..6 {
+                    assert_eq!(part.get(i, j.cast_unsigned(), k), value(i, row, k), "{first} {i} {j}");
+                }
+            }
+        }
+    }
+
     /// Parts of a grid, wherever they begin, hand over the right cells, and take them up in the right places.
     #[test]
     fn rows_and_edges_are_those_of_the_larger_grid() {
@@ -289,7 +290,7 @@ mod tests {
             write_rows(&layout, &rows, with_halo, taken.all_entries_mut());
             assert_eq!(taken.entries(), part.entries());
             let mut copied = Vector::<f64>::zeros(&layout).unwrap();
-            copy_rows([all.layout(), &layout], all.all_entries(), with_halo, copied.all_entries_mut());
+            copy_part(all.all_entries(), &layout, copied.all_entries_mut());
             assert_eq!(copied.all_entries(), taken.all_entries());
             let at = |v: &Vector<f64>, row: usize| -> Vec<f64> {
                 let cells = (0..whole.nz).flat_map(|k| (0..whole.nx).map(move |i| (i, k)));
@@ -304,13 +305,12 @@ mod tests {
             let mut seen = 0;
             edges(&layout, part.all_entries_mut(), &Colour::BOTH, &mut |edges| {
                 for edge in edges {
-                    let is_last = edge.towards == [0, 1];
-                    let row = if is_last { slab.beyond - 1 } else { slab.first };
+                    let row = if edge.is_after { slab.beyond - 1 } else { slab.first };
                     let one = Slab { first: row, beyond: row + 1 };
                     let mut expected = vec![0.0; 2 * layout.half_plane()];
                     read_rows(all.layout(), all.all_entries(), one, &mut expected);
                     assert_eq!(edge.send, &expected[edge.colour as usize * layout.half_plane()..][..edge.send.len()]);
-                    let beyond = if is_last { row + 1 } else { row - 1 };
+                    let beyond = if edge.is_after { row + 1 } else { row - 1 };
                     read_rows(
                         all.layout(),
                         all.all_entries(),

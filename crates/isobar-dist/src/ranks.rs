@@ -2,31 +2,28 @@
 
 use std::sync::Arc;
 
-use isobar_core::layout::needs_whole_rows;
-use isobar_core::prelude::{Meanwhile, Patch, Result, Shape, Shares};
+use isobar_core::prelude::{Meanwhile, Result, Shape, Shares};
 
 use crate::communicator::{Communicator, Message};
 use crate::edge::{Edge, Handed};
-use crate::patches::{Patches, too_thin};
-use crate::slabs::Slabs;
+use crate::slabs::{Slabs, too_thin};
 
 /// The tag of what is handed on, beside those of the colours.
 const HANDED: u32 = 2;
 /// The first tag of messages that say which way they go.
 const DIRECTED: u32 = 8;
 
-/// The ranks that share a grid, seen by one of them: each has a rectangle of columns, numbered along x first.
+/// The ranks that share a grid, seen by one of them: each has consecutive rows.
 #[derive(Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    pub(crate) parts: [usize; 2],
     /// A grid of multigrid that is divided in the same places as the finer one.
-    coarser: Option<(Shape, Patches)>,
+    coarser: Option<(Shape, Slabs)>,
 }
 
 impl Ranks {
-    pub(crate) fn new(world: Arc<dyn Communicator>, parts: [usize; 2]) -> Self {
-        Self { world, parts, coarser: None }
+    pub(crate) fn new(world: Arc<dyn Communicator>) -> Self {
+        Self { world, coarser: None }
     }
 
     /// The job.
@@ -44,50 +41,34 @@ impl Ranks {
         self.world.size()
     }
 
-    /// Whether every rank has whole rows.
-    pub fn has_whole_rows(&self) -> bool {
-        self.parts[0] == 1
-    }
-
-    /// How the columns of a grid are divided.
-    pub fn patches(&self, shape: Shape) -> Result<Patches> {
+    /// Returns how the rows of a grid are divided.
+    ///
+    /// # Errors
+    /// As [`Slabs::new`].
+    pub fn slabs(&self, shape: Shape) -> Result<Slabs> {
         match &self.coarser {
-            Some((grid, patches)) if *grid == shape => Ok(patches.clone()),
-            _ => Patches::new(shape, self.parts),
+            Some((grid, slabs)) if *grid == shape => Ok(slabs.clone()),
+            _ => Slabs::new(shape, self.size()),
         }
     }
 
-    /// These ranks, which divide a grid like that.
-    pub(crate) fn dividing(&self, grid: Shape, patches: Patches) -> Self {
-        Self { world: Arc::clone(&self.world), parts: self.parts, coarser: Some((grid, patches)) }
+    /// Returns these ranks, which divide a grid like that.
+    pub(crate) fn dividing(&self, grid: Shape, slabs: Slabs) -> Self {
+        Self { world: Arc::clone(&self.world), coarser: Some((grid, slabs)) }
     }
 
-    /// The columns of a grid that this rank has.
-    pub fn patch(&self, shape: Shape) -> Result<Patch> {
-        Ok(self.patches(shape)?.of(self.rank()))
-    }
-
-    /// How the rows of a grid are divided, for what works on whole ones alone and is called `what`.
+    /// Returns how the rows of a grid with Galerkin levels are divided.
     ///
     /// # Errors
-    /// As [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where x is divided.
-    pub(crate) fn slabs(&self, shape: Shape, what: &str) -> Result<Slabs> {
-        if self.has_whole_rows() { Slabs::new(shape, self.size()) } else { Err(needs_whole_rows(what)) }
-    }
-
-    /// How the rows of a grid with Galerkin levels are divided.
-    ///
-    /// # Errors
-    /// As [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where x is divided, or a pair of rows.
+    /// As [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where a pair of rows is divided.
     pub fn pairs_of_rows(&self, grid: Shape) -> Result<Slabs> {
-        self.slabs(grid, "multigrid on Galerkin grids")?;
-        let patches = self.patches(grid)?;
-        if patches.rows().halved().is_none() { Err(too_thin(grid, &patches)) } else { Ok(patches.rows().clone()) }
+        let slabs = self.slabs(grid)?;
+        if slabs.halved().is_none() { Err(too_thin(grid.ny, self.size())) } else { Ok(slabs) }
     }
 
     /// [`Backend::shares`](isobar_core::backend::Backend::shares).
     pub fn shares(&self, grid: Shape) -> Option<Shares> {
-        Some(self.patches(grid).ok()?.shares())
+        Some(self.slabs(grid).ok()?.shares())
     }
 
     /// Marks this rank as one that computes and exchanges in turn, as long as the guard lives: one that then does neither for long is
@@ -97,26 +78,21 @@ impl Ranks {
         Watched(&*self.world)
     }
 
-    /// The rank so many parts further in x and in y, perhaps around periodic directions.
-    fn neighbour(&self, [to_x, to_y]: [isize; 2]) -> usize {
-        let (rank, [in_x, in_y]) = (self.rank(), self.parts);
-        let further = |part: usize, to: isize, parts: usize| (part + parts).wrapping_add_signed(to) % parts;
-        further(rank % in_x, to_x, in_x) + in_x * further(rank / in_x, to_y, in_y)
-    }
-
-    /// Sends the edges of a subdomain to the neighbours, and receives theirs; `meanwhile` is done, once, while they travel.
+    /// Sends the edges of a subdomain to the neighbours, perhaps around a periodic direction, and receives theirs; `meanwhile` is done,
+    /// once, while they travel.
     pub(crate) fn exchange(&self, edges: &mut [Edge<'_, u8>], meanwhile: Meanwhile<'_>) -> Result<()> {
+        let (rank, size) = (self.rank(), self.size());
         let mut messages = Vec::with_capacity(2 * edges.len());
-        for Edge { towards, colour, send, receive } in edges {
-            let (peer, colour, [to_x, to_y]) = (self.neighbour(*towards), *colour as u32, *towards);
-            if to_x == 0 && self.parts[1] > 2 {
+        for Edge { is_after, colour, send, receive } in edges {
+            let (peer, colour) = ((rank + if *is_after { 1 } else { size - 1 }) % size, *colour as u32);
+            if size > 2 {
                 messages.push(Message { peer, tag: colour, send, receive });
                 continue;
             }
-            // In a periodic direction of two parts the same rank is on both sides: tags say which way messages go.
-            let tag = |x: isize, y: isize| DIRECTED + 2 * (3 * (y + 1) + x + 1).unsigned_abs() as u32 + colour;
-            messages.push(Message { peer, tag: tag(to_x, to_y), send, receive: &mut [] });
-            messages.push(Message { peer, tag: tag(-to_x, -to_y), send: &[], receive });
+            // In a periodic direction of two subdomains the same rank is on both sides: tags say which way messages go.
+            let tag = |is_after: bool| DIRECTED + 2 * u32::from(is_after) + colour;
+            messages.push(Message { peer, tag: tag(*is_after), send, receive: &mut [] });
+            messages.push(Message { peer, tag: tag(!*is_after), send: &[], receive });
         }
         self.world.exchange_while(&mut messages, meanwhile)
     }

@@ -1,6 +1,6 @@
 //! Which rank has which rows.
 
-use isobar_core::prelude::{Error, Result, Shape, Slab};
+use isobar_core::prelude::{Error, Result, Shape, Shares, Slab};
 
 /// The largest slab has at most so many times as many rows as it would have evenly.
 const UNEVENNESS: f64 = 1.2;
@@ -31,23 +31,6 @@ impl Slabs {
         Ok(Self::along(rows, ranks))
     }
 
-    /// Divides columns: slabs begin with even ones, so that each has pairs of them.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where there are more parts than pairs.
-    pub fn of_columns(columns: usize, parts: usize) -> Result<Self> {
-        let pairs = columns.div_ceil(2);
-        if parts > 1 && pairs < parts {
-            return Err(Error::invalid(
-                "grid.nx",
-                format!(
-                    "{columns} columns for {parts} parts in x, each of which takes two at least; use at most {pairs} parts"
-                ),
-            ));
-        }
-        Ok(if parts == 1 { Self::from_starts(&[0, columns]) } else { Self::along(columns, parts) })
-    }
-
     fn along(rows: usize, ranks: usize) -> Self {
         let in_blocks = |block: usize| {
             let blocks = rows.div_ceil(block);
@@ -64,11 +47,6 @@ impl Slabs {
             .map(|power| (in_blocks(1 << power).work(), power))
             .min_by(|a, b| a.0.total_cmp(&b.0));
         in_blocks(best.map_or(1, |(_, power)| 1 << power))
-    }
-
-    /// Slabs that begin, and end, there.
-    pub(crate) fn from_starts(starts: &[usize]) -> Self {
-        Self { starts: starts.to_vec() }
     }
 
     /// The work of the largest slab in a cycle of multigrid, relative to all work on the finest grid: its share of the
@@ -93,6 +71,11 @@ impl Slabs {
     /// Rows of the smallest.
     pub fn smallest(&self) -> usize {
         self.starts.windows(2).map(|slab| slab[1] - slab[0]).min().unwrap_or(0)
+    }
+
+    /// Returns their number and sizes.
+    pub fn shares(&self) -> Shares {
+        Shares { slabs: self.ranks(), rows: [self.smallest(), self.largest()] }
     }
 
     /// Where the rows of each rank begin, and their end.
@@ -122,6 +105,15 @@ impl Slabs {
     pub fn stay_divided(&self) -> bool {
         self.halved().is_some() && self.starts.windows(2).all(|slab| slab[1] - slab[0] >= FEWEST_ROWS)
     }
+}
+
+/// Makes the error where pairs of rows of a grid are divided.
+pub(crate) fn too_thin(rows: usize, ranks: usize) -> Error {
+    Error::Unsupported(format!(
+        "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\" with the \
+         preconditioner \"line\"",
+        2 * ranks - 1
+    ))
 }
 
 #[cfg(test)]

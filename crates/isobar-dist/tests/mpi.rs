@@ -172,8 +172,8 @@ fn be_a_rank() -> Result<()> {
         let mut alone = System::new(&Cpu::new(1)?, &stencil, &options)?;
         let alone = alone.solve(source.into(), target.into(), Guess::Zero, &mut ignore)?;
 
-        let backend = join(Cpu::new(1)?, world.clone(), [1, world.size()])?;
-        let slab = backend.own_columns(shape)?.y;
+        let backend = join(Cpu::new(1)?, world.clone());
+        let slab = backend.own_rows(shape)?;
         let strides = [1, shape.nx, shape.nx * shape.ny];
         let source = ArrayView::new(&rhs[slab.first * shape.nx..], slab.shape(shape), strides)?;
         let mut u = vec![0.0_f64; slab.shape(shape).cells()];

@@ -171,8 +171,8 @@ impl Device {
         self.require_process()?;
         match self {
             // All ranks copy their subdomains at once.
-            Self::Cpu(backend) => copy_bandwidth(&backend.alone(), backend.own_columns(shape)?.shape(shape)),
-            Self::Cuda(backend) => copy_bandwidth(&backend.alone(), backend.own_columns(shape)?.shape(shape)),
+            Self::Cpu(backend) => copy_bandwidth(&backend.alone(), backend.own_rows(shape)?.shape(shape)),
+            Self::Cuda(backend) => copy_bandwidth(&backend.alone(), backend.own_rows(shape)?.shape(shape)),
             Self::Cards(cards) => cards.copy_bandwidth(shape),
         }
     }

@@ -60,9 +60,9 @@ pub(crate) fn require_same(world: &dyn Communicator, what: &str, data: &[u8]) ->
 }
 
 /// Joins a rank that computes on a GPU to the others' GPUs.
-pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>, parts: [usize; 2]) -> Result<Cuda> {
+pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Cuda> {
     let connected = card.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))?;
-    join(connected, Arc::clone(world), parts)
+    Ok(join(connected, Arc::clone(world)))
 }
 
 /// A matrix that may be divided among ranks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::build::{Balance, Description};
 use isobar_core::options::Compatibility;
 use isobar_core::prelude::{
-    Error, Guess, Observer, Outcome, Patch, Result, Shape, Solve, SolverOptions, Source, Target,
+    Error, Guess, Observer, Outcome, Result, Shape, Slab, Solve, SolverOptions, Source, Target,
 };
 use isobar_dist::{Communicator, Ranks, together};
 
@@ -23,7 +23,7 @@ pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> De
 struct OnRows<S> {
     world: Arc<dyn Communicator>,
     part: Box<dyn Solve<S>>,
-    patch: Patch,
+    rows: Slab,
     levels: Vec<Shape>,
     description: Description,
 }
@@ -42,9 +42,10 @@ impl<S: OnRanks> OnRows<S> {
             if !S::IS_DIVIDED {
                 return Err(one_rank_only("matrices of this kind"));
             }
-            let (part, patch, levels) = (make()?, ranks.patch(matrix.shape())?, matrix.levels());
+            let rows = ranks.slabs(matrix.shape())?.of(ranks.rank());
+            let (part, levels) = (make()?, matrix.levels());
             let description = described_whole(part.description(), &levels);
-            Ok(Self { world: Arc::clone(world), part, patch, levels, description })
+            Ok(Self { world: Arc::clone(world), part, rows, levels, description })
         })
     }
 
@@ -55,15 +56,15 @@ impl<S: OnRanks> OnRows<S> {
     }
 
     fn is_own(&self, shape: Shape) -> bool {
-        self.levels.first().is_some_and(|&whole| shape == self.patch.shape(whole))
+        self.levels.first().is_some_and(|&whole| shape == self.rows.shape(whole))
     }
 
     fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
-        if self.is_own(array.shape()) { Ok(array) } else { array.part(self.patch) }
+        if self.is_own(array.shape()) { Ok(array) } else { array.part(self.rows) }
     }
 
     fn own_target<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
-        if self.is_own(array.shape()) { Ok(array) } else { array.into_part(self.patch) }
+        if self.is_own(array.shape()) { Ok(array) } else { array.into_part(self.rows) }
     }
 }
 
@@ -84,10 +85,9 @@ pub(crate) fn on_ranks<S: OnRanks>(
 }
 
 /// Numbers the cells in an error about a subdomain as those of the whole grid.
-pub(crate) fn about_whole(error: Error, patch: Patch) -> Error {
-    let [x, y] = patch.origin();
+pub(crate) fn about_whole(error: Error, rows: Slab) -> Error {
     match error {
-        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i: i + x, j: j + y, k },
+        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i, j: j + rows.first, k },
         other => other,
     }
 }
@@ -99,7 +99,7 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
             let outcome = own.part.solve(rhs, u, guess, observer);
             // A solve may have replaced a slow preconditioner.
             own.description = described_whole(own.part.description(), &own.levels);
-            outcome.map_err(|error| about_whole(error, own.patch))
+            outcome.map_err(|error| about_whole(error, own.rows))
         })
     }
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::prelude::{Error, Patch, Result, Shape};
+use isobar_core::prelude::{Error, Result, Shape};
 use isobar_dist::communicator::agree;
-use isobar_dist::{Communicator, Patches, Tell, join, together};
+use isobar_dist::{Communicator, Slabs, Tell, join, together};
 
 use crate::device::{Device, DeviceName};
 use crate::divided::{join_cuda, require_same};
@@ -14,13 +14,10 @@ use crate::divided::{join_cuda, require_same};
 ///
 /// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a [`Ranks::device`]
 /// takes arrays of this rank's own rows, [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz, rows, nx); or
-/// arrays of the whole grid, of which each rank reads and writes its own rows. Where x is divided too, by [`Ranks::divided_in`],
-/// a rank has the columns of [`Ranks::part`], (nz, rows, columns).
+/// arrays of the whole grid, of which each rank reads and writes its own rows.
 #[derive(Clone, Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    /// Numbers of subdomains along x and y.
-    parts: [usize; 2],
 }
 
 impl Ranks {
@@ -32,7 +29,7 @@ impl Ranks {
     pub fn start() -> Result<Option<Self>> {
         #[cfg(unix)]
         if isobar_dist::mpi::is_launched() {
-            return Ok(Some(Self::of(isobar_dist::mpi::start()?)));
+            return Ok(Some(Self { world: isobar_dist::mpi::start()? }));
         }
         Ok(None)
     }
@@ -50,38 +47,9 @@ impl Ranks {
     /// [`Error::Invalid`](crate::Error::Invalid) for a number that is no communicator.
     pub fn on_communicator(communicator: i32) -> Result<Self> {
         #[cfg(unix)]
-        return Ok(Self::of(isobar_dist::mpi::on_communicator(communicator)?));
+        return Ok(Self { world: isobar_dist::mpi::on_communicator(communicator)? });
         #[cfg(not(unix))]
         Err(Error::Unsupported(format!("communicator {communicator}: MPI on this system")))
-    }
-
-    /// Divides grids into slabs of whole rows.
-    #[cfg(unix)]
-    fn of(world: Arc<dyn Communicator>) -> Self {
-        let parts = [1, world.size()];
-        Self { world, parts }
-    }
-
-    /// Divides x and y into `[px, py]` subdomains; ranks are numbered along x first. Call it before [`Ranks::device`]. The
-    /// default is whole rows, `[1, size]`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where the number of ranks is not px · py.
-    pub fn divided_in(&self, parts: [usize; 2]) -> Result<Self> {
-        let [in_x, in_y] = parts;
-        if in_x.checked_mul(in_y) != Some(self.size()) {
-            return Err(isobar_dist::other_number_of_parts(parts, self.size()));
-        }
-        Ok(Self { world: Arc::clone(&self.world), parts })
-    }
-
-    /// Suggests how to divide a grid among these ranks: into whole rows, `[1, size]`, and with fewer rows than ranks into as few
-    /// subdomains along x as possible.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are too many ranks for that.
-    pub fn suggested_parts(&self, shape: Shape) -> Result<[usize; 2]> {
-        Patches::suggested(shape, self.size())
     }
 
     /// Runs `work` on all ranks: on those of a program's communicator it succeeds on all, or fails on all with the error of the
@@ -131,12 +99,11 @@ impl Ranks {
     /// Makes a device of all processes of the job, each with its `own`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank, and for GPUs where x is divided; the
-    /// errors of the driver.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank; the errors of the driver.
     pub fn device(&self, own: Device) -> Result<Device> {
         match own {
-            Device::Cpu(cpu) => Ok(Device::Cpu(join(cpu, Arc::clone(&self.world), self.parts)?)),
-            Device::Cuda(card) => Ok(Device::Cuda(join_cuda(&card, &self.world, self.parts)?)),
+            Device::Cpu(cpu) => Ok(Device::Cpu(join(cpu, Arc::clone(&self.world)))),
+            Device::Cuda(card) => Ok(Device::Cuda(join_cuda(&card, &self.world)?)),
             _ => Err(Error::Unsupported("several GPUs of each rank; start a rank for each".into())),
         }
     }
@@ -153,28 +120,13 @@ impl Ranks {
         })
     }
 
-    /// Returns the rows of a grid that this rank works on, where it has whole ones.
+    /// Returns the rows of a grid that this rank works on.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows,
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where x is divided.
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows.
     pub fn rows(&self, shape: Shape) -> Result<Range<usize>> {
-        let slab = self.patch(shape)?.whole_rows(shape, "arrays of a rank's rows")?;
+        let slab = Slabs::new(shape, self.size())?.of(self.rank());
         Ok(slab.first..slab.beyond)
-    }
-
-    /// Returns the columns of a grid that this rank works on: their ranges in x and in y.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more subdomains along y than rows, or along x than pairs of
-    /// columns.
-    pub fn part(&self, shape: Shape) -> Result<[Range<usize>; 2]> {
-        let Patch { x, y } = self.patch(shape)?;
-        Ok([x.first..x.beyond, y.first..y.beyond])
-    }
-
-    fn patch(&self, shape: Shape) -> Result<Patch> {
-        Ok(Patches::new(shape, self.parts)?.of(self.rank()))
     }
 
     /// Collects the subdomains of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order, in which each has
@@ -183,10 +135,10 @@ impl Ranks {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for an array of another size; a failure of MPI.
     pub fn gather(&self, u: &mut [f64], shape: Shape) -> Result<()> {
-        isobar_dist::gather(&*self.world, u, shape, self.parts)
+        isobar_dist::gather(&*self.world, u, shape)
     }
 
-    /// Collects the subdomains of all ranks, (nz, rows, columns) in C order, on each of them: (nz, ny, nx).
+    /// Collects the subdomains of all ranks, (nz, rows, nx) in C order, on each of them: (nz, ny, nx).
     ///
     /// # Errors
     /// See [`Ranks::collect_layers`].
@@ -194,13 +146,13 @@ impl Ranks {
         self.collect_layers(part, shape, &vec![0..shape.nz; self.size()])
     }
 
-    /// Collects whole layers of a grid, `layers[rank]` on each rank, from the subdomains of all, (nz, rows, columns) in C order.
+    /// Collects whole layers of a grid, `layers[rank]` on each rank, from the subdomains of all, (nz, rows, nx) in C order.
     /// Returns this rank's, (layers, ny, nx).
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for another number of values, of ranks, or other layers; a failure of MPI.
     pub fn collect_layers(&self, part: &[f64], shape: Shape, layers: &[Range<usize>]) -> Result<Vec<f64>> {
-        isobar_dist::collect_layers(&*self.world, part, shape, self.parts, layers)
+        isobar_dist::collect_layers(&*self.world, part, shape, layers)
     }
 
     /// Broadcasts a text from rank 0 to all ranks.

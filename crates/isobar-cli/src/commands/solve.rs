@@ -8,7 +8,6 @@ use isobar::Ranks;
 use isobar_case::{Case, Problem, memory};
 use isobar_io::{Field, Format};
 
-use crate::args::Parts;
 use crate::plot::{self, PlotInput};
 use crate::ranks::AbortOnPanic;
 use crate::run::{Run, Together};
@@ -39,15 +38,11 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
                 "output.flux: not supported on several ranks; run without mpirun, or remove this key",
             ));
         }
-        let parts = args.parts.map_or_else(|| ranks.suggested_parts(case.problem.shape()), |Parts(parts)| Ok(parts))?;
-        let ranks = ranks.divided_in(parts).map_err(|error| Failure::new(format!("--{error}")))?;
-        Ok((stream, device::open_own(&ranks, here, &args.device)?, case, parts, ranks))
+        Ok((stream, device::open_own(ranks, here, &args.device)?, case))
     };
-    let (stream, own, case, parts, ranks) = crate::ranks::agree(Some(ranks), set_up())?;
-    let ranks = &ranks;
+    let (stream, own, case) = crate::ranks::agree(Some(ranks), set_up())?;
     let version = env!("CARGO_PKG_VERSION");
-    let all = format!("{version} {case:?} {parts:?}");
-    ranks.require_same("the version of isobar, the case, or --parts", all.as_bytes())?;
+    ranks.require_same("the version of isobar, or the case", format!("{version} {case:?}").as_bytes())?;
     let device = crate::ranks::agree(Some(ranks), ranks.device(own).map_err(Failure::from))?;
     let mut console = Console::new(stream, args.quiet || !is_first);
     if let Problem::Heat(heat) = &case.problem {
@@ -63,7 +58,7 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let output = args.output.as_deref().filter(|_| of_all.is_none());
     let written = if is_first { write(args, output, &case, &run, &mut console) } else { Ok(()) };
     if let Some(path) = of_all {
-        mark_part(&mut run, ranks.part(case.problem.shape())?);
+        mark_part(&mut run, ranks.rows(case.problem.shape())?);
         let facts = attributes(&case, &run);
         let (shape, mesh) = (case.problem.shape(), &run.assembled.mesh);
         let made = crate::ranks::write_parts(ranks, path, &run.solution, shape, mesh, &facts);
@@ -80,12 +75,6 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
 }
 
 fn on_one(args: &SolveArgs) -> Result<u8> {
-    if let Some(parts @ Parts([in_x, in_y])) = args.parts.filter(|parts| parts.0 != [1, 1]) {
-        let ranks = in_x.saturating_mul(in_y);
-        return Err(Failure::new(format!(
-            "--parts {parts} needs {ranks} ranks, but there is one; use mpirun -n {ranks}, or remove --parts"
-        )));
-    }
     let case = args.case.load()?;
     if let Problem::Heat(heat) = &case.problem {
         return super::heat::run(args, &case, heat);
@@ -166,13 +155,13 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
     first_failure
 }
 
-/// Marks inactive cells in a rank's subdomain of the solution.
-fn mark_part(run: &mut Run, [columns, rows]: [Range<usize>; 2]) {
+/// Marks inactive cells in a rank's rows of the solution.
+fn mark_part(run: &mut Run, rows: Range<usize>) {
     let shape = run.assembled.matrix.shape();
     let Some(active) = &run.assembled.active else { return };
-    for (n, row) in run.solution.chunks_mut(columns.len()).enumerate() {
+    for (n, row) in run.solution.chunks_mut(shape.nx).enumerate() {
         let (k, j) = (n / rows.len(), rows.start + n % rows.len());
-        let active = &active[columns.start + shape.nx * (j + shape.ny * k)..];
+        let active = &active[shape.nx * (j + shape.ny * k)..];
         row.iter_mut().zip(active).filter(|(_, active)| !**active).for_each(|(value, _)| *value = f64::NAN);
     }
 }

@@ -47,9 +47,6 @@ fn command_lines() {
     usage(&["solve", "a.toml", "b.toml"], "b.toml");
     usage(&["solve", "a.toml", "--device", "gpu"], "cuda:N");
     usage(&["solve", "a.toml", "--device", "cuda:x"], "cuda:N");
-    usage(&["solve", "a.toml", "--parts", "3"], "as in 2x3");
-    usage(&["solve", "a.toml", "--parts", "0x3"], "as in 2x3");
-    fails(&["solve", "a.toml", "--parts", "2x3"], &["--parts 2x3 needs 6 ranks, but there is one", "mpirun -n 6"]);
     usage(&["solve", "a.toml", "--threads", "0"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "100000"], "from 1 to");

@@ -15,9 +15,7 @@ use isobar_io::{Field, Mesh};
 use tempfile::tempdir;
 
 use crate::jobs::{Mpi, Test, text};
-use crate::support::{
-    Trial, assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, on_ranks, written,
-};
+use crate::support::{assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, on_ranks, written};
 
 /// A case of 24 × 28 × 8 cells with these lines, which follow those of its grid.
 macro_rules! cells {
@@ -74,9 +72,8 @@ preconditioner = { kind = "line" }
 "#;
 
 fn main() {
-    let tests: [(&str, fn(&Mpi)); 9] = [
+    let tests: [(&str, fn(&Mpi)); 8] = [
         ("solves_are_those_of_one_process", solves_are_those_of_one_process),
-        ("columns_are_divided", columns_are_divided),
         ("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process),
         ("stores_are_those_of_one_process", stores_are_those_of_one_process),
         ("one_rank_says_how_it_went", one_rank_says_how_it_went),
@@ -121,42 +118,7 @@ fn solves_are_those_of_one_process(mpi: &Mpi) {
         (&rock, &deflated),
         (&rock, &from_file),
     ];
-    check_trials(mpi, files.path(), &trials.map(|(case, more)| (case, more, &[1, 2, 3, 6][..], None)));
-}
-
-/// Divides x too, by `--parts` or because there are too few rows.
-fn columns_are_divided(mpi: &Mpi) {
-    let (panel, files) = (case("panel.toml"), tempdir().unwrap());
-    let rock = file(
-        &files,
-        "rock.toml",
-        &ROCK.replace("west = { dirichlet = 1.0 }", "west = \"periodic\", east = \"periodic\""),
-    );
-    let smooth = file(&files, "smooth.toml", SMOOTH);
-    let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
-    let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
-    let bicgstab = ["--set", "solver.method=bicgstab", "--set", "solver.preconditioner.kind=jacobi"];
-    let cycles = ["--set", "solver.method=multigrid"];
-    let low = ["--set", "solver.method=multigrid", "--set", "grid.ny=3"];
-    let trials: [Trial<'_>; 6] = [
-        (&panel, &cycles, &[4], Some("2x2")),
-        (&panel, &cg, &[3], Some("3x1")),
-        (&panel, &low, &[4], None),
-        (&rock, &cg, &[6], Some("2x3")),
-        (&rock, &bicgstab, &[2], Some("2x1")),
-        (&smooth, &[], &[6], Some("3x2")),
-    ];
-    check_trials(mpi, files.path(), &trials);
-    // A checkpoint does not depend on the division.
-    let heat = file(&files, "heat.toml", &HEAT.replace("output_every = 4", "output_every = 0"));
-    let checkpoint = files.path().join("run.ckpt").display().to_string();
-    let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
-    let (_, u) = by_one_process(files.path(), &solve);
-    let run = |more: &[&str]| on_ranks(mpi, "4", &[&solve, more].concat());
-    run(&["--parts", "2x2", "--set", "heat.end_time=5e-3", "--set", "heat.checkpoint_every=0"]);
-    run(&["--parts", "4x1", "--restart", &checkpoint]);
-    let (_, v) = written(files.path());
-    assert_near(&v, &u, 1e-8, "on another division");
+    check_trials(mpi, files.path(), &trials.map(|(case, more)| (case, more, &[1, 2, 3, 6][..])));
 }
 
 /// Rank 0 writes frames, report and checkpoint; a checkpoint does not depend on the number of ranks.
@@ -228,18 +190,16 @@ fn stores_are_those_of_one_process(mpi: &Mpi) {
         assert_eq!(said.status.code(), Some(2), "{}", text(&said));
         let alone = chunks(&store);
         assert_eq!(alone.len(), if is_exact { 3 } else { 2 });
-        for (ranks, parts, plotted) in
-            [("2", "1x2", false), ("3", "1x3", false), ("2", "1x2", true), ("4", "2x2", false)]
-        {
+        for (ranks, plotted) in [("2", false), ("3", false), ("2", true), ("4", false)] {
             fs::remove_dir_all(&store).unwrap();
             let plot = if plotted { &["--plot", &picture][..] } else { &[] };
-            let said = mpiexec(mpi, &[&["-n", ranks], &args[..], &["--parts", parts], plot].concat());
+            let said = mpiexec(mpi, &[&["-n", ranks], &args[..], plot].concat());
             assert_eq!(said.status.code(), Some(2), "{}", text(&said));
             assert_eq!(text(&said).matches("wrote ").count(), 1 + usize::from(plotted), "{}", text(&said));
             let together = chunks(&store);
             assert!(together.keys().eq(alone.keys()));
             if is_exact {
-                assert!(together == alone, "{parts} ranks");
+                assert!(together == alone, "{ranks} ranks");
                 continue;
             }
             let numbers = |bytes: &[u8]| -> Vec<f64> {
@@ -265,7 +225,7 @@ fn one_rank_says_how_it_went(mpi: &Mpi) {
     let said = run(&[]);
     let lines = text(&said);
     assert!(said.status.success() && lines.contains("3 ranks of 1 thread"), "{lines}");
-    assert!(lines.contains("parts      1 in x, 3 in y, of "), "{lines}");
+    assert!(lines.contains("slabs      3 of "), "{lines}");
     for word in ["problem ", "outcome ", "time "] {
         assert_eq!(lines.lines().filter(|line| line.starts_with(word)).count(), 1, "{lines}");
     }
@@ -290,17 +250,7 @@ fn failures_are_said_once(mpi: &Mpi) {
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "bench", &panel]), "only `isobar solve` runs on several ranks");
     assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &panel, "--device", "cuda"]), "--device cpu");
     let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4", "--set", "grid.nx=8"];
-    assert_fails(&mpiexec(mpi, &few), "8 × 4 columns for 5 ranks");
-    let in_parts =
-        |parts| mpiexec(mpi, &["-n", "3", "isobar", "solve", &panel, "--set", "grid.nx=4", "--parts", parts]);
-    assert_fails(
-        &in_parts("2x2"),
-        "2x2 are not as many parts as there are ranks, 3; use two numbers with that product, as 1x3",
-    );
-    assert_fails(&in_parts("3x1"), "4 columns for 3 parts in x, each of which takes two at least; use at most 2 parts");
-    assert_fails(&in_parts("3"), "use two whole numbers, 1 or more, whose product is the number of ranks, as in 2x3");
-    let modes = ["-n", "2", "isobar", "solve", &panel, "--parts", "2x1", "--set", "solver.method=modes"];
-    assert_fails(&mpiexec(mpi, &modes), "vertical modes on ranks that divide x");
+    assert_fails(&mpiexec(mpi, &few), "4 rows for 5 ranks, each of which takes at least one; use at most 4 ranks");
     let nowhere = ["-n", "2", "isobar", "solve", &panel, "--output", "/no/such/folder/u.npy"];
     assert_fails(&mpiexec(mpi, &nowhere), "/no/such/folder");
 }
@@ -311,11 +261,8 @@ fn ranks_must_agree(mpi: &Mpi) {
     let first = ["-n", "2", "isobar", "solve", &panel, ":", "-n", "1", "isobar", "solve"];
     let with = |last: &[&str]| mpiexec(mpi, &[&first, last].concat());
     assert_fails(&with(&["nothing.toml"]), "rank 2 of 3: nothing.toml: no such file");
-    assert_fails(
-        &with(&[&other]),
-        "rank 2 of 3: the version of isobar, the case, or --parts: not the same as on rank 0",
-    );
-    assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, the case, or --parts");
+    assert_fails(&with(&[&other]), "rank 2 of 3: the version of isobar, or the case: not the same as on rank 0");
+    assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, or the case");
 }
 
 /// Returns the processes of a job on this case, each with its rank.

@@ -48,23 +48,22 @@ pub(crate) fn file(folder: &TempDir, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// What is solved: a case, options of the command, the numbers of ranks, and how they divide x and y.
-pub(crate) type Trial<'a> = (&'a str, &'a [&'a str], &'a [usize], Option<&'a str>);
+/// A case, options of the command, and the numbers of ranks.
+pub(crate) type Trial<'a> = (&'a str, &'a [&'a str], &'a [usize]);
 
 /// Compares solves on ranks with those of one process, as far as it is this MPI's turn: messages are tested with each of them, by isobar-dist.
 /// Grids are small, unless a trial says more.
 pub(crate) fn check_trials(mpi: &Mpi, folder: &Path, trials: &[Trial<'_>]) {
     let [report, output] = ["report.json", "u.npy"].map(|name| folder.join(name).display().to_string());
-    for (trial, (case, more, counts, parts)) in trials.iter().enumerate() {
+    for (trial, (case, more, counts)) in trials.iter().enumerate() {
         let counts: Vec<usize> =
             counts.iter().enumerate().filter(|(n, _)| mpi.has_turn(trial + n)).map(|(_, &ranks)| ranks).collect();
         if counts.is_empty() {
             continue;
         }
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
-        let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(*more).copied().collect();
+        let args: Vec<&str> = solve.iter().chain(&TINY).chain(*more).copied().collect();
         let (alone, u) = by_one_process(folder, &args);
-        args.extend(parts.iter().flat_map(|parts| ["--parts", parts]));
         for ranks in counts {
             check_as_one(mpi, folder, ranks, &args, (&alone, &u));
         }

@@ -2,7 +2,7 @@
 
 use super::{ArrayView, ArrayViewMut, DeviceArray};
 use crate::error::{Error, Result};
-use crate::layout::{Patch, Shape};
+use crate::layout::{Shape, Slab};
 use crate::real::Precision;
 
 /// An array to read: in host memory or on a device.
@@ -50,11 +50,11 @@ impl Source<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// Returns some of its columns.
+    /// Returns some of its rows.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer; [`Error::Unsupported`] for an array on a device.
-    pub fn part(self, part: Patch) -> Result<Source<'a>> {
+    pub fn part(self, part: Slab) -> Result<Source<'a>> {
         match self {
             Self::F64(view) => Ok(view.part(part)?.into()),
             Self::F32(view) => Ok(view.part(part)?.into()),
@@ -64,11 +64,11 @@ impl<'a> Source<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Returns some of its columns.
+    /// Returns some of its rows.
     ///
     /// # Errors
     /// See [`Source::part`].
-    pub fn into_part(self, part: Patch) -> Result<Target<'a>> {
+    pub fn into_part(self, part: Slab) -> Result<Target<'a>> {
         match self {
             Self::F64(view) => Ok(view.into_part(part)?.into()),
             Self::F32(view) => Ok(view.into_part(part)?.into()),
@@ -77,11 +77,11 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Divides it into columns; see [`ArrayViewMut::into_parts`].
+    /// Divides it into rows; see [`ArrayViewMut::into_parts`].
     ///
     /// # Errors
     /// As there; [`Error::Unsupported`] for an array on a device.
-    pub fn into_parts(self, parts: &[Patch]) -> Result<Vec<Target<'a>>> {
+    pub fn into_parts(self, parts: &[Slab]) -> Result<Vec<Target<'a>>> {
         match self {
             Self::F64(view) => Ok(view.into_parts(parts)?.into_iter().map(Target::from).collect()),
             Self::F32(view) => Ok(view.into_parts(parts)?.into_iter().map(Target::from).collect()),

@@ -20,13 +20,11 @@ fn views_check_their_bounds() {
 fn layers_are_slices_where_their_rows_follow_each_other() {
     let data: Vec<f64> = (0..24).map(f64::from).collect();
     let whole = ArrayView::c_order(&data, Shape::new(4, 3, 2)).unwrap();
-    let of = |x: [usize; 2], y: [usize; 2]| {
-        let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
-        whole.part(Patch { x, y }).unwrap().layers()
-    };
-    assert_eq!(of([0, 4], [1, 3]), Some(vec![&data[4..12], &data[16..24]]));
-    assert_eq!(of([1, 3], [2, 3]), Some(vec![&data[9..11], &data[21..23]]));
-    assert_eq!(of([1, 3], [1, 3]), None);
+    let rows = whole.part(Slab { first: 1, beyond: 3 }).unwrap();
+    assert_eq!(rows.layers(), Some(vec![&data[4..12], &data[16..24]]));
+    let columns = |first, rows| ArrayView::from_origin(&data, first, Shape::new(2, rows, 2), [1, 4, 12]).unwrap();
+    assert_eq!(columns(9, 1).layers(), Some(vec![&data[9..11], &data[21..23]]));
+    assert_eq!(columns(5, 2).layers(), None);
     let backwards = ArrayView::from_origin(&data, 12, Shape::new(4, 3, 2), [1, 4, -12]).unwrap();
     assert_eq!(backwards.layers(), Some(vec![&data[12..24], &data[..12]]));
 }
@@ -53,8 +51,8 @@ fn negative_strides_count_backwards() {
     let reversed = ArrayView::from_origin(&data, 23, shape, [-1, -4, -12]).unwrap();
     assert_eq!((reversed.get(0, 0, 0), reversed.get(1, 2, 1)), (23.0, 2.0));
     assert!(reversed.as_c_order().is_none());
-    let part = reversed.part(Patch { x: Slab { first: 1, beyond: 3 }, y: Slab { first: 1, beyond: 3 } }).unwrap();
-    assert_eq!(part.get(0, 1, 1), 2.0);
+    let part = reversed.part(Slab { first: 1, beyond: 3 }).unwrap();
+    assert_eq!(part.get(1, 1, 1), 2.0);
     for (origin, strides) in [(22, [-1, -4, -12]), (23, [-2, -4, -12]), (1, [1, 4, 12]), (0, [isize::MIN, 1, 1])] {
         assert!(ArrayView::from_origin(&data, origin, shape, strides).is_err(), "{origin} {strides:?}");
     }
@@ -65,25 +63,18 @@ fn negative_strides_count_backwards() {
 #[test]
 fn parts_are_those_of_the_array() {
     let shape = Shape::new(4, 3, 2);
-    let part = |x: [usize; 2], y: [usize; 2]| {
-        let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
-        Patch { x, y }
-    };
     let mut data: Vec<f64> = (0..24).map(f64::from).collect();
     for strides in [[1, 4, 12], [6, 2, 1], [0, 0, 0]] {
         let view = ArrayView::new(&data, shape, strides).unwrap();
-        let rows = view.part(part([0, 4], [1, 3])).unwrap();
+        let rows = view.part(Slab { first: 1, beyond: 3 }).unwrap();
         assert_eq!(rows.shape(), Shape::new(4, 2, 2));
         assert_eq!((rows.get(3, 0, 1), rows.get(0, 1, 0)), (view.get(3, 1, 1), view.get(0, 2, 0)));
-        let some = view.part(part([2, 4], [1, 2])).unwrap();
-        assert_eq!(some.shape(), Shape::new(2, 1, 2));
-        assert_eq!(some.get(1, 0, 1), view.get(3, 1, 1));
-        for (x, y) in [([0, 4], [2, 4]), ([0, 4], [2, 2]), ([3, 5], [0, 3]), ([1, 1], [0, 3])] {
-            assert!(view.part(part(x, y)).is_err(), "{x:?} {y:?}");
+        for (first, beyond) in [(2, 4), (2, 2)] {
+            assert!(view.part(Slab { first, beyond }).is_err(), "{first} {beyond}");
         }
     }
     let view = ArrayViewMut::c_order(&mut data, shape).unwrap();
-    view.into_part(part([0, 4], [2, 3])).unwrap().set(1, 0, 1, -1.0);
+    view.into_part(Slab { first: 2, beyond: 3 }).unwrap().set(1, 0, 1, -1.0);
     assert_eq!(data[1 + 4 * (2 + 3)], -1.0);
 }
 
@@ -117,11 +108,8 @@ fn layers_are_apart() {
 #[test]
 fn parts_are_written_at_once() {
     let shape = Shape::new(4, 6, 3);
-    let part = |x: [usize; 2], y: [usize; 2]| {
-        let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
-        Patch { x, y }
-    };
-    let parts = [part([0, 4], [0, 1]), part([0, 3], [1, 6]), part([3, 4], [1, 6])];
+    let part = |first, beyond| Slab { first, beyond };
+    let parts = [part(0, 1), part(1, 4), part(4, 6)];
     for (origin, strides) in [(0, [1, 4, 24]), (0, [18, 3, 1]), (48, [1, 4, -24]), (71, [-1, -4, -24])] {
         let mut data = vec![0.0; shape.cells()];
         let whole = ArrayViewMut::from_origin(&mut data, origin, shape, strides).unwrap();
@@ -138,23 +126,20 @@ fn parts_are_written_at_once() {
         });
         let view = ArrayView::from_origin(&data, origin, shape, strides).unwrap();
         for [i, j, k] in shape.places() {
-            let of = |n: usize| {
-                (parts[n].x.first..parts[n].x.beyond).contains(&i) && (parts[n].y.first..parts[n].y.beyond).contains(&j)
-            };
-            let owner = (0..3).find(|&n| of(n)).unwrap();
+            let owner = (0..3).find(|&n| (parts[n].first..parts[n].beyond).contains(&j)).unwrap();
             assert_eq!(view.get(i, j, k), owner as f64 + 1.0, "{:?}", [i, j, k]);
         }
     }
     let mut data = vec![0.0; shape.cells()];
-    let mut divide = |strides, parts: &[Patch]| {
+    let mut divide = |strides, parts: &[Slab]| {
         ArrayViewMut::new(&mut data, shape, strides)
             .and_then(|array| array.into_parts(parts))
             .map(|parts| parts.len())
             .map_err(|e| e.to_string())
     };
-    assert!(divide([1, 4, 24], &[part([0, 4], [0, 2]), part([0, 4], [2, 7])]).unwrap_err().contains("rows 2 to 7"));
-    assert!(divide([1, 4, 24], &[part([0, 4], [0, 2]), part([3, 4], [1, 6])]).unwrap_err().contains("share a column"));
-    assert!(divide([1, 0, 4], &[part([0, 4], [0, 2])]).unwrap_err().contains("share a number in memory"));
+    assert!(divide([1, 4, 24], &[part(0, 2), part(2, 7)]).unwrap_err().contains("rows 2 to 7"));
+    assert!(divide([1, 4, 24], &[part(0, 2), part(1, 6)]).unwrap_err().contains("share a row"));
+    assert!(divide([1, 0, 4], &[part(0, 2)]).unwrap_err().contains("share a number in memory"));
 }
 
 #[test]
@@ -162,8 +147,7 @@ fn parts_are_written_at_once() {
 fn a_part_does_not_reach_beyond_its_cells() {
     let mut data = vec![0.0; 72];
     let whole = ArrayViewMut::c_order(&mut data, Shape::new(4, 6, 3)).unwrap();
-    let rows = Patch { x: Slab { first: 0, beyond: 4 }, y: Slab { first: 1, beyond: 3 } };
-    whole.into_part(rows).unwrap().set(0, 2, 0, 1.0);
+    whole.into_part(Slab { first: 1, beyond: 3 }).unwrap().set(0, 2, 0, 1.0);
 }
 
 #[test]

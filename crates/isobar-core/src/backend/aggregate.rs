@@ -77,17 +77,15 @@ impl AggregateMap {
         Self { shape, ids: Arc::default(), count: 1, is_whole: true, runs: None, halo: [None, None] }
     }
 
-    /// Restricts a whole grid's aggregates to the cells of a subdomain and its halo rows, not its halo columns. They keep their
-    /// numbers.
+    /// Restricts a whole grid's aggregates to the cells of a subdomain and its halo rows. They keep their numbers.
     ///
     /// # Errors
     /// [`Error::Shape`] for a subdomain of another grid.
     pub fn of_part(&self, part: &Layout) -> Result<Self> {
-        let (own, whole, [column, first], [before, after]) = (part.shape(), self.shape, part.origin(), part.halo());
+        let (own, whole, first, [before, after]) = (part.shape(), self.shape, part.first_row(), part.halo());
         let is_ring = part.divides_ring();
         let has_halo = is_ring || (first >= before && first + own.ny + after <= whole.ny);
-        let is_inside = column + own.nx <= whole.nx && first + own.ny <= whole.ny && has_halo;
-        if own.nz != whole.nz || !is_inside {
+        if (own.nx, own.nz) != (whole.nx, whole.nz) || first + own.ny > whole.ny || !has_halo {
             return Err(Error::shape("a subdomain of a map of aggregates", own, format!("cells of {whole}")));
         }
         let rows = |first: usize, count: usize| -> Vec<u32> {
@@ -95,8 +93,7 @@ impl AggregateMap {
                 return vec![0; own.nx * count * whole.nz];
             }
             let layers = self.ids().chunks_exact(whole.nx * whole.ny);
-            let rows = layers.flat_map(|layer| layer[whole.nx * first..][..whole.nx * count].chunks_exact(whole.nx));
-            rows.flat_map(|row| &row[column..column + own.nx]).copied().collect()
+            layers.flat_map(|layer| &layer[whole.nx * first..][..whole.nx * count]).copied().collect()
         };
         let beside = |j: isize| rows(part.row_there(j), 1);
         let halo = [(before > 0).then(|| beside(-1)), (after > 0).then(|| beside(own.ny.cast_signed()))];

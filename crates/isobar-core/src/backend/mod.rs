@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray, average_copies};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
-use crate::layout::{Colour, Layout, Patch, Shape};
+use crate::layout::{Colour, Layout, Shape, Slab};
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap, multiply_cells};
@@ -34,25 +34,22 @@ pub type Meanwhile<'w> = &'w mut dyn FnMut();
 /// The [`Meanwhile`] of steps without work to overlap.
 pub fn nothing() {}
 
-/// The sizes of the subdomains among which ranks divide a grid's columns.
+/// The sizes of the slabs among which ranks divide a grid's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shares {
-    /// The numbers of subdomains along x and y.
-    pub parts: [usize; 2],
-    /// The fewest and the most cells along x of a subdomain.
-    pub in_x: [usize; 2],
-    /// The fewest and the most cells along y, its rows.
-    pub in_y: [usize; 2],
+    /// The number of slabs.
+    pub slabs: usize,
+    /// The fewest and the most rows of a slab.
+    pub rows: [usize; 2],
 }
 
 impl fmt::Display for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |[fewest, most]: [usize; 2]| match fewest == most {
-            true => most.to_string(),
-            false => format!("{fewest} to {most}"),
-        };
-        let [x, y] = self.parts;
-        write!(f, "{x} in x, {y} in y, of {} × {} columns each", count(self.in_x), count(self.in_y))
+        let Self { slabs, rows: [fewest, most] } = self;
+        match fewest == most {
+            true => write!(f, "{slabs} of {most} rows each"),
+            false => write!(f, "{slabs} of {fewest} to {most} rows each"),
+        }
     }
 }
 
@@ -104,16 +101,16 @@ pub trait Backend: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Returns the columns of a grid that arrays have here: on one of several ranks its own.
+    /// Returns the rows of a grid that arrays have here: on one of several ranks its own.
     ///
     /// # Errors
     /// Where ranks cannot divide it.
-    fn own_columns(&self, grid: Shape) -> Result<Patch> {
-        Ok(Patch::whole(grid))
+    fn own_rows(&self, grid: Shape) -> Result<Slab> {
+        Ok(Slab::whole(grid))
     }
 
-    /// Collects an array of a grid, (nz, ny, nx) in C order, from each rank's columns, those of [`Backend::own_columns`], (nz, rows,
-    /// columns). All ranks must call it.
+    /// Collects an array of a grid, (nz, ny, nx) in C order, from each rank's rows, those of [`Backend::own_rows`], (nz, rows, nx).
+    /// All ranks must call it.
     ///
     /// # Errors
     /// Where another rank has failed.

@@ -2,40 +2,38 @@
 
 use crate::array::average_copies;
 use crate::stencil::turns::Turns;
-use crate::{
-    ArrayView, ArrayViewMut, Backend, DeviceArray, Error, Layout, Patch, Real, Result, Shape, Slab, Source, Target,
-};
+use crate::{ArrayView, ArrayViewMut, Backend, DeviceArray, Error, Layout, Real, Result, Shape, Slab, Source, Target};
 
 /// A caller's grid, and the parts of it in arrays and vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallersGrid {
     /// The copies of it in the solver's grid.
     pub(crate) turns: Turns,
-    /// The columns of it that arrays have here.
-    pub(crate) own: Patch,
-    /// The columns, where ranks divide a direction of several copies.
+    /// The rows of it that arrays have here.
+    pub(crate) own: Slab,
+    /// The rows, where ranks divide a direction of several copies.
     divided: Option<Divided>,
 }
 
-/// A rank's columns of the grid, where they differ from its columns of the copies of an odd periodic direction.
+/// A rank's rows of the grid, where they differ from its rows of the copies of an odd periodic direction.
 #[derive(Clone, Copy, Debug)]
 struct Divided {
     grid: Shape,
-    /// The columns of all copies in vectors.
-    around: Patch,
+    /// The first row of vectors, which have rows of all copies.
+    first: usize,
+    /// The shape of vectors.
+    shape: Shape,
 }
 
 impl CallersGrid {
     /// Takes a grid whose copies have vectors of this layout.
     pub(crate) fn new<B: Backend>(backend: &B, grid: Shape, turns: Turns, layout: &Layout) -> Result<Self> {
-        let ([i, j], shape) = (layout.origin(), layout.shape());
-        let along = |first: usize, cells: usize| Slab { first, beyond: first + cells };
-        let around = Patch { x: along(i, shape.nx), y: along(j, shape.ny) };
+        let (first, shape) = (layout.first_row(), layout.shape());
         if !turns.are_divided(layout) {
-            let once = turns.once(shape);
-            return Ok(Self { turns, own: Patch { x: along(i, once.nx), y: along(j, once.ny) }, divided: None });
+            let own = Slab { first, beyond: first + turns.once(shape).ny };
+            return Ok(Self { turns, own, divided: None });
         }
-        Ok(Self { turns, own: backend.own_columns(grid)?, divided: Some(Divided { grid, around }) })
+        Ok(Self { turns, own: backend.own_rows(grid)?, divided: Some(Divided { grid, first, shape }) })
     }
 
     /// Returns the shape of arrays here, for vectors of this layout.
@@ -68,19 +66,15 @@ impl CallersGrid {
 }
 
 impl Divided {
-    /// Expands an array of this rank's own columns to the vectors' columns of all copies, through the whole array.
+    /// Expands an array of this rank's own rows to the vectors' rows of all copies, through the whole array.
     fn repeat<B: Backend, T: Real>(&self, backend: &B, own: &ArrayView<'_, T>) -> Result<Vec<f64>> {
-        let (Self { grid, around: Patch { x, y } }, shape) = (self, own.shape());
-        let rows = (0..shape.nz).flat_map(|k| (0..shape.ny).map(move |j| (j, k)));
-        let values = rows.flat_map(|(j, k)| (0..shape.nx).map(move |i| own.get(i, j, k).to_f64())).collect();
-        let all = backend.collect(values, *grid)?;
-        let rows = (0..grid.nz).flat_map(|k| (y.first..y.beyond).map(move |j| grid.nx * (j % grid.ny + grid.ny * k)));
-        Ok(rows.flat_map(|row| (x.first..x.beyond).map(move |i| row + i % grid.nx)).map(|n| all[n]).collect())
-    }
-
-    /// Returns the shape of a vector's columns of all copies.
-    fn shape(&self) -> Shape {
-        self.around.shape(self.grid)
+        let rows = |of: Shape| (0..of.nz).flat_map(move |k| (0..of.ny).map(move |j| (j, k)));
+        let line = |(j, k)| (0..own.shape().nx).map(move |i| own.get(i, j, k).to_f64());
+        let all = backend.collect(rows(own.shape()).flat_map(line).collect(), self.grid)?;
+        let &Self { grid, first, shape } = self;
+        let place = |(j, k)| grid.nx * ((first + j) % grid.ny + grid.ny * k);
+        let places = rows(shape).map(place).flat_map(|row| (0..shape.nx).map(move |i| row + i % grid.nx));
+        Ok(places.map(|place| all[place]).collect())
     }
 }
 
@@ -110,7 +104,7 @@ pub(crate) fn send<B: Backend, T: Real>(
         return backend.upload(view.in_order(turns.order), target);
     }
     if let Some(divided) = &callers.divided {
-        return backend.upload(ArrayView::c_order(&divided.repeat(backend, &view)?, divided.shape())?, target);
+        return backend.upload(ArrayView::c_order(&divided.repeat(backend, &view)?, divided.shape)?, target);
     }
     let values = turns.repeat(&view);
     backend.upload(ArrayView::c_order(&values, turns.around(view.shape()))?, target)
@@ -143,8 +137,8 @@ pub(crate) fn fetch<B: Backend, T: Real>(
         return backend.download(source, &mut target.in_order(turns.order));
     }
     if let Some(divided) = &callers.divided {
-        let mut own = vec![0.0; divided.shape().cells()];
-        backend.download(source, &mut ArrayViewMut::c_order(&mut own, divided.shape())?)?;
+        let mut own = vec![0.0; divided.shape.cells()];
+        backend.download(source, &mut ArrayViewMut::c_order(&mut own, divided.shape)?)?;
         let mut all = backend.collect(own, turns.around(divided.grid))?;
         take_means(turns, divided.grid, callers.own, &mut all, target);
         return Ok(());
@@ -153,25 +147,24 @@ pub(crate) fn fetch<B: Backend, T: Real>(
     let around = turns.around(shape);
     let mut values = vec![T::ZERO; around.cells()];
     backend.download(source, &mut ArrayViewMut::c_order(&mut values, around)?)?;
-    take_means(turns, shape, Patch::whole(shape), &mut values, target);
+    take_means(turns, shape, Slab::whole(shape), &mut values, target);
     Ok(())
 }
 
-/// Stores means over all copies of a grid, some columns of it, in a caller's array.
+/// Stores means over all copies of a grid, some rows of it, in a caller's array.
 fn take_means<S: Real, T: Real>(
     turns: Turns,
     grid: Shape,
-    own: Patch,
+    own: Slab,
     around: &mut [S],
     target: &mut ArrayViewMut<'_, T>,
 ) {
     let Shape { nx, ny, .. } = turns.around(grid);
     average_copies(turns.around(grid), [grid.nx, grid.ny], around);
-    let mut line = vec![T::ZERO; own.x.rows()];
+    let mut line = vec![T::ZERO; grid.nx];
     for (k, layer) in around.chunks_exact(nx * ny).enumerate() {
-        for (j, row) in layer.chunks_exact(nx).take(own.y.beyond).skip(own.y.first).enumerate() {
-            let means = &row[own.x.first..own.x.beyond];
-            line.iter_mut().zip(means).for_each(|(to, from)| *to = T::from_f64(from.to_f64()));
+        for (j, row) in layer.chunks_exact(nx).take(own.beyond).skip(own.first).enumerate() {
+            line.iter_mut().zip(row).for_each(|(to, from)| *to = T::from_f64(from.to_f64()));
             target.set_line(j, k, &line);
         }
     }

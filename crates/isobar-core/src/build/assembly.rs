@@ -144,7 +144,7 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
 /// Returns the error for a capability that a matrix has on one device, but not on ranks.
 fn not_on_ranks(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!(
-        "{what} is not divided among ranks on devices of this kind, or where x or a periodic y is divided; use {instead}, or run on one"
+        "{what} is not divided among ranks on devices of this kind, or where a periodic y is divided; use {instead}, or run on one"
     ))
 }
 
@@ -253,9 +253,6 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     fn deflation(&self) -> Result<Option<Deflation<B, T>>> {
         let Some(deflation) = &self.options.deflation else { return Ok(None) };
         match &self.capabilities.aggregates {
-            Some(operator) if !operator.subtracts_aggregated() => {
-                Err(not_on_ranks("solver.method: \"deflated-cg\"", "\"cg\" or \"multigrid\""))
-            }
             Some(operator) => Deflation::new(Arc::clone(operator), self.stencil.shape(), deflation).map(Some),
             None => Err(Error::Unsupported(
                 "solver.method: \"deflated-cg\" is for problems of kind \"diffusion\" or \"poisson\"; use \"cg\" or \

@@ -37,8 +37,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
         self.replaceable.may_deflate = false;
         let bodies = match &self.capabilities.aggregates {
-            Some(operator) if operator.subtracts_aggregated() => large_bodies(&**operator)?,
-            _ => None,
+            Some(operator) => large_bodies(&**operator)?,
+            None => None,
         };
         let Some(bodies) = bodies else {
             monitor.resume(residual);

@@ -1,12 +1,12 @@
 //! The place of grid points in memory.
 
-mod patch;
+mod slab;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::patch::{Patch, Slab, needs_whole_rows};
+pub use self::slab::Slab;
 use crate::error::{Error, Result};
 
 /// A direction of the grid.
@@ -160,33 +160,19 @@ impl Colour {
 /// neighbours have the same `m` in the neighbouring rows' other colour, and east and west neighbours `m` and `m ± 1` in the same
 /// row's. The padding of a row (at most 7 entries beyond its last column) always holds zeros.
 ///
-/// A grid may be a subdomain of a larger one, a [`Patch`]: its first cell lies at [`origin`](Self::origin) there, and beyond its
-/// first and its last row, if the larger grid continues, there is room for [`halo`](Self::halo) rows of neighbours. Positions
-/// count from the first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Where the larger grid
-/// continues in x, [halo columns](Self::beyond) follow behind all rows. Colours are stored by the subdomain's own numbering;
-/// [`local`](Self::local) converts a colour of the larger grid.
+/// A grid may be a subdomain of a larger one, a [`Slab`] that begins with its [`first_row`](Self::first_row): before its first and after
+/// its last row, if the larger grid continues, there is room for [`halo`](Self::halo) rows of neighbours. Positions count from the
+/// first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Colours are stored by the subdomain's own
+/// numbering; [`local`](Self::local) converts a colour of the larger grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Shape,
     pitch: usize,
-    origin: [usize; 2],
+    first_row: usize,
     halo: [usize; 2],
     /// Rows of the larger grid, where y is periodic and divided.
     ring: Option<usize>,
-    /// The columns west and east of each row.
-    beside: [Beside; 2],
     has_own_halo: bool,
-}
-
-/// The halo column beyond an end of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Beside {
-    /// There is no such column.
-    Nothing,
-    /// The next column.
-    Next,
-    /// The column at the other end of the periodic direction.
-    Around,
 }
 
 /// Row pitches are multiples of this many elements: a 64-byte cache line of f64.
@@ -208,8 +194,8 @@ impl Layout {
             .and_then(|p| p.checked_mul(2)?.checked_mul(shape.ny)?.checked_mul(shape.nz))
             .filter(|&entries| entries <= 1 << 48)
             .ok_or_else(|| Error::invalid("grid", format!("{shape} cells are more than can be addressed (2⁴⁸)")))?;
-        let (pitch, beside) = (pitch.unwrap_or_default(), [Beside::Nothing; 2]);
-        Ok(Self { shape, pitch, origin: [0; 2], halo: [0; 2], ring: None, beside, has_own_halo: false })
+        let pitch = pitch.unwrap_or_default();
+        Ok(Self { shape, pitch, first_row: 0, halo: [0; 2], ring: None, has_own_halo: false })
     }
 
     /// Makes the layout of a single cell, for vectors that are required and not used.
@@ -220,11 +206,11 @@ impl Layout {
         Self::new(Shape::new(1, 1, 1))
     }
 
-    /// Makes the layout of a subdomain of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows
+    /// Makes the layout of a subdomain of a larger grid, of which it has the rows from number `first_row` on, with room for `halo` rows
     /// of neighbours before the first row and after the last.
     #[must_use]
-    pub fn part_of(self, origin: [usize; 2], halo: [usize; 2]) -> Self {
-        Self { origin, halo, ..self }
+    pub fn part_of(self, first_row: usize, halo: [usize; 2]) -> Self {
+        Self { first_row, halo, ..self }
     }
 
     /// Makes the layout of vectors whose owner fills their halo: [`Backend::fill`](crate::backend::Backend::fill) leaves it alone.
@@ -240,12 +226,12 @@ impl Layout {
 
     /// Makes the layout of vectors with another number of layers of the same rows, without halo.
     pub fn own_rows(&self, layers: usize) -> Result<Self> {
-        Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.origin, [0; 2]))
+        Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.first_row, [0; 2]))
     }
 
-    /// Returns the place of the first column in the larger grid.
-    pub fn origin(&self) -> [usize; 2] {
-        self.origin
+    /// Returns the number of its first row in the larger grid.
+    pub fn first_row(&self) -> usize {
+        self.first_row
     }
 
     /// Returns how many halo rows vectors have before the first and after the last.
@@ -257,7 +243,7 @@ impl Layout {
     /// Returns whether it is a subdomain of a larger grid, with neighbours.
     #[inline(always)]
     pub fn is_part(&self) -> bool {
-        self.halo != [0; 2] || self.has_halo_columns()
+        self.halo != [0; 2]
     }
 
     /// Returns whether y is periodic and divided, and this has some of the rows.
@@ -269,20 +255,20 @@ impl Layout {
     /// Returns whether the halo rows before the first row, and after the last, are from the other end of a periodic y.
     #[inline(always)]
     pub fn goes_around_in_y(&self) -> [bool; 2] {
-        let [_, first] = self.origin;
+        let first = self.first_row;
         self.ring.map_or([false; 2], |rows| [first == 0, first + self.shape.ny == rows])
     }
 
     /// Returns which of a grid's periodic directions are periodic within this subdomain: a divided one continues in others.
     #[inline(always)]
     pub fn periodic_within(&self, [x, y, z]: [bool; 3]) -> [bool; 3] {
-        [x && !self.has_halo_columns(), y && !self.divides_ring(), z]
+        [x, y && !self.divides_ring(), z]
     }
 
     /// Returns the number here of a row or halo row, given by its number in the larger grid: −1 is the one before the first.
     #[inline(always)]
     pub fn row_here(&self, row: usize) -> isize {
-        let [_, first] = self.origin;
+        let first = self.first_row;
         match self.ring {
             Some(rows) if row < first || row >= first + self.shape.ny => {
                 if (row + 1) % rows == first {
@@ -298,7 +284,7 @@ impl Layout {
     /// Returns the number in the larger grid of row j here, which may be a halo row.
     #[inline(always)]
     pub fn row_there(&self, j: isize) -> usize {
-        let row = self.origin[1].cast_signed() + j;
+        let row = self.first_row.cast_signed() + j;
         self.ring.map_or(row, |rows| row.rem_euclid(rows.cast_signed())).cast_unsigned()
     }
 
@@ -309,57 +295,18 @@ impl Layout {
         [2 * self.half_plane() * before, 2 * self.half_plane() * after]
     }
 
-    /// Returns whether vectors have a halo column west of each row, and east of it.
-    #[inline(always)]
-    pub fn goes_on_in_x(&self) -> [bool; 2] {
-        let [west, east] = self.beside;
-        [west != Beside::Nothing, east != Beside::Nothing]
-    }
-
-    /// Returns whether these halo columns are from the other end of a periodic x.
-    #[inline(always)]
-    pub fn goes_around_in_x(&self) -> [bool; 2] {
-        let [west, east] = self.beside;
-        [west == Beside::Around, east == Beside::Around]
-    }
-
-    /// Returns whether there are halo columns.
-    #[inline(always)]
-    pub fn has_halo_columns(&self) -> bool {
-        self.beside != [Beside::Nothing; 2]
-    }
-
-    /// Returns the entries of a halo column: all layers of each row, halo rows included, rounded up to two cache lines.
-    #[inline(always)]
-    fn halo_column_len(&self) -> usize {
-        let [before, after] = self.halo;
-        ((before + self.shape.ny + after) * self.shape.nz).next_multiple_of(2 * ROW_ALIGNMENT)
-    }
-
-    /// Returns the position of layer 0 of the cell west of row j, or east of it, in a halo column; the other layers follow. j is
-    /// −1 or the number of rows in halo rows.
-    #[inline(always)]
-    pub fn beyond(&self, is_east: bool, j: isize) -> isize {
-        let behind = if is_east && self.goes_on_in_x()[0] { self.halo_column_len() } else { 0 };
-        let [before, after] = self.halo;
-        let rows = (2 * self.half_plane() * (self.shape.ny + after)) as isize;
-        rows + behind as isize + (j + before as isize) * self.shape.nz as isize
-    }
-
     /// Returns the entries of a whole vector, padding and halo included.
     #[inline(always)]
     pub fn len_with_halo(&self) -> usize {
         let [before, after] = self.halo_len();
-        let [west, east] = self.goes_on_in_x();
-        let columns = usize::from(west) + usize::from(east);
-        before + self.len() + after + columns * self.halo_column_len()
+        before + self.len() + after
     }
 
     /// Returns the colour here of columns of a colour of the larger grid: relaxation must sweep the larger grid's red columns
     /// first, wherever the subdomain begins.
     #[inline(always)]
     pub fn local(&self, colour: Colour) -> Colour {
-        if (self.origin[0] + self.origin[1]).is_multiple_of(2) { colour } else { colour.other() }
+        if self.first_row.is_multiple_of(2) { colour } else { colour.other() }
     }
 
     /// Returns the shape of the grid.
@@ -462,19 +409,19 @@ mod tests {
     #[test]
     fn a_part_keeps_the_checkerboard_of_the_whole() {
         let whole = Layout::new(Shape::new(9, 7, 2)).unwrap();
-        for origin in [[0, 0], [3, 2], [2, 3], [4, 1]] {
-            let part = Layout::new(Shape::new(5, 4, 2)).unwrap().part_of(origin, [1, 0]);
-            assert_eq!((part.origin(), part.halo_len()), (origin, [2 * part.half_plane(), 0]));
+        for first in [0, 2, 3, 1] {
+            let part = Layout::new(Shape::new(9, 4, 2)).unwrap().part_of(first, [1, 0]);
+            assert_eq!((part.first_row(), part.halo_len()), (first, [2 * part.half_plane(), 0]));
             assert_eq!(part.len_with_halo(), part.len() + 2 * part.half_plane());
             for (i, j) in (0..4).flat_map(|j| (0..5).map(move |i| (i, j))) {
-                let there = Colour::of(i + origin[0], j + origin[1]);
+                let there = Colour::of(i, j + first);
                 assert_eq!(part.local(there), Colour::of(i, j));
             }
         }
         assert_eq!((whole.halo(), whole.local(Colour::Black)), ([0, 0], Colour::Black));
         let slab = Slab { first: 2, beyond: 5 };
         let layout = slab.layout(whole.shape(), false).unwrap();
-        assert_eq!((layout.shape(), layout.origin(), layout.halo()), (Shape::new(9, 3, 2), [0, 2], [1, 1]));
+        assert_eq!((layout.shape(), layout.first_row(), layout.halo()), (Shape::new(9, 3, 2), 2, [1, 1]));
         assert_eq!(Slab::whole(whole.shape()).layout(whole.shape(), true).unwrap(), whole);
     }
 

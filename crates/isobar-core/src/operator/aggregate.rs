@@ -59,12 +59,6 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         sigma: Sum<'_, B>,
     ) -> Result<()>;
 
-    /// Returns whether [`AggregateOperator::subtract_aggregated`] is supported: aggregates are known in halo rows, not in halo
-    /// columns.
-    fn subtracts_aggregated(&self) -> bool {
-        !self.layout().has_halo_columns()
-    }
-
     /// Computes E = Zᵀ A Z: its entries below the diagonal, each once, and the sums of its rows in place of the diagonal. A
     /// diagonal entry is that sum less the others of its row. Stored as such it would lose the aggregate's shift where its
     /// couplings to others are many orders of magnitude larger.

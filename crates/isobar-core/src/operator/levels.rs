@@ -69,10 +69,10 @@ pub trait LevelBackend: Backend {
         Ok(to_own)
     }
 
-    /// Shares the problems of all modes that a transfer projects a grid to, this rank's columns of it, among ranks.
+    /// Shares the problems of all modes that a transfer projects a grid to, this rank's rows of it, among ranks.
     ///
     /// # Errors
-    /// As [`Backend::zeros`]; [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide x.
+    /// As [`Backend::zeros`].
     fn own_modes<T: Real, C: Real>(
         &self,
         _grid: Shape,

@@ -10,8 +10,6 @@ pub struct Division {
     pub rows: usize,
     /// Ranks that share it.
     pub ranks: usize,
-    /// Whether ranks have whole rows, not rectangles.
-    pub has_whole_rows: bool,
     /// Whether every rank has pairs of rows, so that Galerkin grids can be shared.
     pub has_pairs: bool,
 }
@@ -24,7 +22,7 @@ pub fn of_diffusion(
     division: Division,
     has_points: impl FnOnce() -> bool,
 ) -> Choice {
-    let Division { rows, ranks, has_whole_rows, has_pairs } = division;
+    let Division { rows, ranks, has_pairs } = division;
     if alone.smoother == Smoother::PointRedBlack {
         if options.multigrid.smoother == Smoother::PointRedBlack || has_points() {
             let reserve = if has_pairs { alone.preconditioner } else { Preconditioner::Line };
@@ -33,29 +31,15 @@ pub fn of_diffusion(
     } else if has_pairs {
         return alone;
     }
-    let reason = if has_whole_rows {
-        format!("{rows} rows are too few for {ranks} ranks to share coarser grids")
-    } else {
-        "ranks that divide x share no Galerkin grids".to_owned()
-    };
     // Coarser grids are shared by ranks that have a pair of rows each.
     let remedy = match rows / 2 {
         0 | 1 => "use one process".to_owned(),
         most if most < ranks => format!("use {most} processes or fewer"),
-        _ if has_whole_rows => "use one process".to_owned(),
-        _ => format!("use --parts 1x{ranks}"),
+        _ => "use one process".to_owned(),
     };
     let why = format!(
-        "conjugate gradients with lines, which take many times the iterations of multigrid: {reason}; {remedy}"
+        "conjugate gradients with lines, which take many times the iterations of multigrid: {rows} rows are too few for {ranks} ranks \
+         to share coarser grids; {remedy}"
     );
     Choice { why: Some(why), ..Choice::new(Method::Cg, Preconditioner::Line) }
-}
-
-/// Chooses for a tensor product: as `alone`, the choice of one device; where ranks divide x, multigrid instead of vertical modes.
-pub fn of_tensor_product(alone: Choice, has_whole_rows: bool) -> Choice {
-    if has_whole_rows || alone.method != Method::Modes {
-        return alone;
-    }
-    let why = "multigrid: ranks that divide x share no vertical modes".to_owned();
-    Choice { why: Some(why), ..Choice::cycles() }
 }

@@ -52,8 +52,7 @@ impl<T: Real> Vector<T> {
         &mut self.entries
     }
 
-    /// Returns the entry of grid point (i, j, k). In the halo row before the first, j is 0 − 1, wrapping around; likewise i in the
-    /// halo column before the first.
+    /// Returns the entry of grid point (i, j, k). In the halo row before the first, j is 0 − 1, wrapping around.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
         self.entries[self.position(i, j, k)]
@@ -68,12 +67,6 @@ impl<T: Real> Vector<T> {
 
     #[inline(always)]
     fn position(&self, i: usize, j: usize, k: usize) -> usize {
-        let [west, east] = self.layout.goes_on_in_x();
-        let is_east = east && i == self.layout.shape().nx;
-        if is_east || (west && i == usize::MAX) {
-            let position = self.layout.beyond(is_east, j.cast_signed()) + k.cast_signed();
-            return self.layout.halo_len()[0].wrapping_add_signed(position);
-        }
         // Shifts by two rows, which keeps the colours.
         let index = self.layout.index(i, j.wrapping_add(2), k);
         index + self.layout.halo_len()[0] - 4 * self.layout.half_plane()

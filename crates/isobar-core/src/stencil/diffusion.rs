@@ -9,7 +9,7 @@ use super::crossing::Crossing;
 use super::spread::{KnownShift, Spread};
 use crate::execute::{rows, shared_copy};
 use crate::layout::Axis;
-use crate::{DeviceArray, Error, Host, Patch, Result, Shape};
+use crate::{DeviceArray, Error, Host, Result, Shape, Slab};
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -394,21 +394,12 @@ impl Diffusion {
         }
     }
 
-    /// Fails for coefficients on a GPU, and for stored faces, except for whole rows where `has_faces`: they cannot be divided
-    /// into subdomains.
+    /// Fails for coefficients on a GPU, which cannot be divided into subdomains, for some of the rows.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for them.
-    pub fn require_parts(&self, patch: Patch, has_faces: bool) -> Result<()> {
-        if patch == Patch::whole(self.shape) {
-            return Ok(());
-        }
-        self.require_host()?;
-        let has_faces = has_faces && patch.x == Patch::whole(self.shape).x;
-        if !has_faces && matches!(self.coefficients, Coefficients::Faces(_)) {
-            return Err(Error::Unsupported("a subdomain of a grid with stored faces; use one rank".into()));
-        }
-        Ok(())
+    pub fn require_part(&self, rows: Slab) -> Result<()> {
+        if rows == Slab::whole(self.shape) { Ok(()) } else { self.require_host() }
     }
 
     /// Returns the number of coefficient vectors that a row is made of: the fields of directions with more than one cell, or
@@ -441,8 +432,8 @@ impl Diffusion {
         Axis::ALL.map(|axis| self.is_periodic(axis))
     }
 
-    /// Returns whether x, and y, are periodic with several cells.
-    pub fn rings(&self) -> [bool; 2] {
-        [Axis::X, Axis::Y].map(|axis| self.is_periodic(axis) && self.shape.extents()[axis as usize] > 1)
+    /// Returns whether y is periodic and has more than one row.
+    pub fn has_periodic_rows(&self) -> bool {
+        self.is_periodic(Axis::Y) && self.shape.ny > 1
     }
 }

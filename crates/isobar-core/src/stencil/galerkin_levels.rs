@@ -161,14 +161,14 @@ where
     let (mut on, mut fine) = (backend.clone(), stencil.shape());
     let Descent { coarsest, mut notes } =
         descend(backend, matrix, wanted, halves_lines, &mut |axes, weights, matrix| {
-            let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
+            let Grid { shape, periodic: [_, y, _] } = backend.grid(matrix);
             // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
             let is_odd = y && !shape.ny.is_multiple_of(2);
             let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
             let level = coarser.level();
             let operator = level.coarse::<T>(matrix)?;
             layout = *layout_of::<B, T>(&*operator);
-            let own = coarser.own.own_columns(shape)?.layout(shape, [x, y])?;
+            let own = coarser.own.own_rows(shape)?.layout(shape, y)?;
             let finer = match below.last() {
                 None => Finer::Finest(finest),
                 Some(level) => Finer::Coarse(&level.operator),

@@ -82,7 +82,7 @@ const TOO_MANY: usize = 8;
 ///
 /// # Errors
 /// As [`Supports::operator`], [`Diffusion::halved`], [`LevelBackend::coarser`] and [`galerkin`]; [`Error::Unsupported`] for a grid
-/// that is not halved, or where ranks divide x.
+/// that is not halved.
 pub fn levels_for<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -122,7 +122,7 @@ where
             true => halve_on_host(coarser.level(), &fine, by)?,
             false => coarser.level().halve(&fine, before, by)?,
         };
-        let own = coarser.own.own_columns(by.coarse)?.layout(by.coarse, coarse.rings())?;
+        let own = coarser.own.own_rows(by.coarse)?.layout(by.coarse, coarse.has_periodic_rows())?;
         let to_own = on.point_transfer(before, &own, by)?;
         transfers.push(coarser.transfer(to_own, &own, layout_of::<B, T>(&*operator))?);
         notes.extend(coarser.note(by.coarse));
@@ -149,8 +149,7 @@ where
 /// the faces of [`Diffusion::halved_by_faces`], and the Galerkin levels of these. `wanted` levels in all, two at least.
 ///
 /// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved, or
-/// where ranks divide x.
+/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved.
 fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -160,7 +159,6 @@ fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
-    backend.own_columns(stencil.shape())?.whole_rows(stencil.shape(), "points above lines")?;
     let by = step_above_lines(stencil)?;
     let coarse = stencil.halved_by_faces(&by)?;
     let on = backend.coarser(by.fine, by.coarse, false)?.own;

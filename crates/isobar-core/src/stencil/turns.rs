@@ -154,7 +154,7 @@ impl Turns {
 
     /// Returns whether a direction with several copies is divided among ranks, for vectors of this layout.
     pub fn are_divided(self, layout: &Layout) -> bool {
-        (self.x > 1 && layout.has_halo_columns()) || (self.y > 1 && layout.divides_ring())
+        self.y > 1 && layout.divides_ring()
     }
 
     /// Fails where there is more than one copy.

@@ -1,7 +1,7 @@
 //! Callers' arrays, and their parts in a stepper's vectors.
 
 use crate::build::{CallersGrid, download, fetch, find_not_finite, send, upload};
-use crate::{ArrayView, ArrayViewMut, Backend, Error, Patch, Result, Shape, Source, Target};
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Result, Shape, Slab, Source, Target};
 
 /// Checks and transfers of arrays of the whole grid, or of the subdomain of the vectors.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ impl Arrays {
         Self { whole, callers }
     }
 
-    fn part(&self) -> Patch {
+    fn part(&self) -> Slab {
         self.callers.own
     }
 
@@ -34,9 +34,9 @@ impl Arrays {
 
     /// Fails for a NaN or an infinity in a caller's array, naming the cell of the whole grid.
     pub(super) fn check_finite(&self, what: &str, array: Source<'_>) -> Result<()> {
-        let [x, y] = if self.is_own(what, array.shape())? { self.part().origin() } else { [0; 2] };
+        let first = if self.is_own(what, array.shape())? { self.part().first } else { 0 };
         find_not_finite(what, array).map_err(|error| match error {
-            Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i: i + x, j: j + y, k },
+            Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i, j: j + first, k },
             other => other,
         })
     }

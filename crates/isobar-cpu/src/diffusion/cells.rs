@@ -42,8 +42,7 @@ impl<T: Real> Cells<T> {
         let is_fixed = |sides: [Side; 2]| sides.map(|side| side == Side::Fixed);
         let fixed_ends = is_fixed(x).contains(&true).then(|| {
             [0, 1].map(|parity| {
-                let (nx, [west, east]) = (layout.shape().nx, layout.goes_on_in_x());
-                let [west, east] = [x[0] == Side::Fixed && !west, x[1] == Side::Fixed && !east];
+                let (nx, [west, east]) = (layout.shape().nx, is_fixed(x));
                 let ends = |i: usize| u8::from(west && i == 0) + u8::from(east && i + 1 == nx);
                 (0..layout.pitch()).map(|m| T::from_f64(f64::from(ends(2 * m + parity)))).collect()
             })

@@ -49,7 +49,7 @@ pub(crate) trait CellCoefficients<T: Real>: Sync {
 /// Copies a subdomain and its halo from a C-order array of the whole grid, each entry times `scale`.
 pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], whole: Shape, scale: f64) {
     let layout = *out.layout();
-    let (shape, [before, after], [column, _]) = (layout.shape(), layout.halo(), layout.origin());
+    let (shape, [before, after]) = (layout.shape(), layout.halo());
     let shared = out.share_mut();
     let of_row = |j: isize, colour: Colour, start: isize| {
         let (j, parity) = (layout.row_there(j), layout.parity(j.unsigned_abs(), colour));
@@ -57,7 +57,7 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
         for k in 0..shape.nz {
             // SAFETY: each half plane is visited once.
             let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, columns) };
-            let from = &values[column + whole.nx * (j + whole.ny * k)..][..shape.nx];
+            let from = &values[whole.nx * (j + whole.ny * k)..][..shape.nx];
             for (entry, value) in row.iter_mut().zip(from[parity.min(shape.nx)..].iter().step_by(2)) {
                 *entry = T::from_f64(scale * value);
             }
@@ -71,22 +71,9 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
     {
         of_row(j, colour, (colour as isize + 2 * j) * layout.half_plane() as isize);
     }
-    // In a periodic direction the first column follows the last one.
-    let halo_columns = [(false, column + whole.nx - 1), (true, column + shape.nx)];
-    for (is_east, i) in halo_columns.into_iter().filter(|(is_east, _)| layout.goes_on_in_x()[usize::from(*is_east)]) {
-        for j in 0..shape.ny {
-            // SAFETY: this thread alone has the vector.
-            let cells = unsafe { shared.row_mut(layout.beyond(is_east, j as isize), shape.nz) };
-            for (k, entry) in cells.iter_mut().enumerate() {
-                *entry = T::from_f64(
-                    scale * values[i % whole.nx + whole.nx * (layout.row_there(j as isize) + whole.ny * k)],
-                );
-            }
-        }
-    }
 }
 
-/// Sets values by their place in the whole grid, in a layout of whole rows, halo rows included.
+/// Sets values by their place in the whole grid, halo rows included.
 pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn([usize; 3]) -> f64 + Sync) {
     let layout = *out.layout();
     let (shape, shared) = (layout.shape(), out.share_mut());

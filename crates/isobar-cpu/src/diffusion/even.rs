@@ -27,10 +27,10 @@ impl<T: Real> Even<T> {
         let t = half.map(|h| T::from_f64(0.5 * h));
         let in_x = [0, 1].map(|parity| {
             [0, 1].map(|side| {
-                let (end, goes_on) = ([0, nx - 1][side], is_ring || layout.goes_on_in_x()[side]);
+                let end = [0, nx - 1][side];
                 let at = |m: usize| {
                     let i = 2 * m + parity;
-                    if i < nx && (i != end || goes_on) { t[0] } else { T::ZERO }
+                    if i < nx && (i != end || is_ring) { t[0] } else { T::ZERO }
                 };
                 (0..layout.pitch()).map(at).collect()
             })

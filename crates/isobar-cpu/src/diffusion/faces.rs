@@ -46,7 +46,7 @@ impl<T: Real> Faces<T> {
             });
         }
         if let Some(layout) = self.faces[0].as_ref().map(Vector::layout) {
-            let first = layout.origin()[1];
+            let first = layout.first_row();
             for (n, wrapped) in self.wrapped.iter_mut().enumerate() {
                 let [j, k] = [n / shape.nz, n % shape.nz];
                 *wrapped = T::from_f64(faces[0][stencil.cell([shape.nx - 1, first + j, k])]);

@@ -11,7 +11,6 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::layout::needs_whole_rows;
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::update_residual_unfused;
 use isobar_core::prelude::{
@@ -153,7 +152,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
     }
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
-        if block > 1 || self.geometry().layout.has_halo_columns() {
+        if block > 1 {
             require_order(&self.geometry().layout)?;
         }
         let c = self.coefficients();
@@ -210,9 +209,6 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
         q: &mut Vector<T>,
         sigma: Sum<'_, Cpu>,
     ) -> Result<()> {
-        if self.geometry().layout.has_halo_columns() {
-            return Err(needs_whole_rows("deflation"));
-        }
         self.subtract(aggregates, a, p, q, sigma)
     }
 
@@ -222,14 +218,14 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
 
     fn clear_inactive(&self, x: &mut Vector<T>) -> Result<()> {
         let (cpu, layout, stencil) = (self.cpu(), self.geometry().layout, &self.coefficients().stencil);
-        let (Shape { nx, ny, nz }, [first, row], whole) = (layout.shape(), layout.origin(), Stencil::shape(stencil));
+        let (Shape { nx, ny, nz }, row, whole) = (layout.shape(), layout.first_row(), Stencil::shape(stencil));
         let of_plane = 2 * layout.half_plane();
         let mut planes: Vec<&mut [T]> = x.entries_mut().chunks_mut(of_plane).take(ny).collect();
         Execute::for_each(cpu, &mut planes, |j, plane| {
             let mut is_active = vec![false; whole.nx];
             for k in 0..nz {
                 stencil.find_active(row + j + whole.ny * k, &mut is_active);
-                for i in (0..nx).filter(|i| !is_active[first + i]) {
+                for i in (0..nx).filter(|i| !is_active[*i]) {
                     plane[layout.index(i, j, k) - of_plane * j] = T::ZERO;
                 }
             }
@@ -259,17 +255,16 @@ impl Supports<stencil::Diffusion> for Cpu {
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
         let shape = Stencil::shape(stencil);
-        self.own_columns(shape)?.layout(shape, stencil.rings())
+        self.own_rows(shape)?.layout(shape, stencil.has_periodic_rows())
     }
 
-    /// Rectangles of stencils with stored faces are not supported.
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
         let shape = Stencil::shape(stencil);
-        let patch = self.own_columns(shape)?;
-        stencil.require_parts(patch, true)?;
+        let rows = self.own_rows(shape)?;
+        stencil.require_part(rows)?;
         let extents = [shape.nx, shape.ny, shape.nz];
         let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let layout = patch.layout(shape, [periodic[0], periodic[1]])?;
+        let layout = rows.layout(shape, periodic[1])?;
         let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
         Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }

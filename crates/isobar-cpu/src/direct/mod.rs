@@ -44,7 +44,7 @@ use crate::{Cpu, Shared, Vector};
 /// # Errors
 /// See [`Separable::bases`]; [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
-    let is_whole = layout.origin() == [0; 2] && layout.len_with_halo() == layout.len();
+    let is_whole = layout.first_row() == 0 && layout.len_with_halo() == layout.len();
     if !is_whole || layout.shape() != factors.shape {
         return Ok(None);
     }

@@ -66,7 +66,7 @@ impl<T: Real> Workspace<T> {
         let plane = Layout::new(isobar_core::layout::Shape::new(shape.nx, 1, shape.nz))?;
         let mut middle = vec![Vec::new(); shape.ny];
         Execute::for_each(cpu, &mut middle, |_, plane| *plane = vec![T::ZERO; row * shape.nz]);
-        let edge = plane.part_of([0; 2], fine_layout.halo());
+        let edge = plane.part_of(0, fine_layout.halo());
         Ok(Self {
             middle,
             before: vec![T::ZERO; if meets { row * shape.nz } else { 0 }],
@@ -92,7 +92,7 @@ impl<T: Real> Interpolation<T> {
         let of = |axis: Axis| weights.iter().find(|weights| weights.axis == axis);
         let nx = coarse.shape().nx;
         let row = (nx.max(fine_layout.pitch()) + 1).next_multiple_of(8);
-        let first = [fine_layout, coarse].map(|layout| layout.origin()[1]);
+        let first = [fine_layout, coarse].map(|layout| layout.first_row());
         let stored = AxisWeights {
             x: of(Axis::X).map(|w| Stored::new(w, &fine_layout, row)),
             y: of(Axis::Y).map(|w| Stored::new(w, &coarse, row)),

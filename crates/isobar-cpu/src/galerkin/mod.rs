@@ -53,7 +53,7 @@ impl SupportsGalerkin for Cpu {
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Level27<T>>> {
-        Ok(Arc::new(Level27::new(self, matrix, self.own_columns(matrix.grid().shape)?.y)?))
+        Ok(Arc::new(Level27::new(self, matrix, self.own_rows(matrix.grid().shape)?)?))
     }
 
     fn update_coarse<T: Real>(&self, coarse: &Level27<T>, matrix: &Matrix) -> Result<()> {

@@ -12,8 +12,6 @@ use crate::{Columns, Cpu, Geometry, HalfPlane};
 pub(crate) trait Kernel<T: Real> {
     /// The sums of the loop.
     type Output;
-    /// Whether the loop ever reads halo columns, and must be compiled for them too.
-    const READS_HALO_COLUMNS: bool = true;
 
     /// Runs the loop; all implementations are `#[inline(always)]`.
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output;
@@ -36,11 +34,7 @@ impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
             return run_without_vectors(kernel, g, c.without_vectors());
         }
         if C::IS_PLAIN {
-            let plain = Geometry { periodic: [false; 3], ..g };
-            if K::READS_HALO_COLUMNS && g.layout.has_halo_columns() {
-                return kernel.run(simd, plain, c);
-            }
-            return kernel.run(simd, Geometry { replaces_ends: false, ..plain }, c);
+            return kernel.run(simd, Geometry { periodic: [false; 3], replaces_ends: false, ..g }, c);
         }
         kernel.run(simd, g, c)
     }

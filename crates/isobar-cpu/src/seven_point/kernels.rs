@@ -269,7 +269,6 @@ pub(crate) struct Divide<T> {
 
 impl<T: Real> Kernel<T> for Divide<T> {
     type Output = [f64; 2];
-    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
@@ -301,7 +300,6 @@ pub(crate) struct Scale<T> {
 
 impl<T: Real> Kernel<T> for Scale<T> {
     type Output = [f64; 2];
-    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {

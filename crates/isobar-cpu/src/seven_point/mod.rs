@@ -207,7 +207,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// Runs stages in one pass over the planes of a subdomain, with `exchange(s, inside)` before each, or each but the first: see
-    /// [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and each stage is a pass of its own.
+    /// [`wavefront::run_part`].
     pub(crate) fn pass_on_part(
         &self,
         workspace: &mut Workspace<T>,
@@ -224,9 +224,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             let space = unsafe { spaces.row_mut(chunk as isize, 1) };
             stages[s](plane, &mut space[0]);
         };
-        if self.layout.has_halo_columns() {
-            return wavefront::run_apart(&self.cpu, chunks, &stage, &mut exchange);
-        }
         wavefront::run_part(&self.cpu, chunks, &stage, &mut exchange)
     }
 

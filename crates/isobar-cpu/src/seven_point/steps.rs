@@ -161,13 +161,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 let (p, z) = unsafe { (p.row_mut(start, len), z.row(start, len)) };
                 blas::advance_part(self.cpu(), beta, p, z);
             }
-            for is_east in [false, true].into_iter().filter(|&is_east| self.layout.goes_on_in_x()[usize::from(is_east)])
-            {
-                let start = self.layout.beyond(is_east, j as isize);
-                // SAFETY: as above, for the cells in halo columns beside plane j.
-                let (p, z) = unsafe { (p.row_mut(start, layers), z.row(start, layers)) };
-                blas::advance_part(self.cpu(), beta, p, z);
-            }
         };
         let apply = |j: usize, space: &mut ChunkSpace<T>| store(sums, j, apply(&c, j, next, q, space));
         // Halo rows of z come before the first stage; p then computes its own.

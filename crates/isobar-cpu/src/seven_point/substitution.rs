@@ -53,7 +53,7 @@ impl<'a, T: Real> Blocks<'a, T> {
 
     /// Returns whether a block has cells in both the row before this subdomain's first and that one; likewise for its last row.
     fn crosses(&self) -> [bool; 2] {
-        let (first, rows) = (self.g.layout.origin()[1], self.g.layout.shape().ny);
+        let (first, rows) = (self.g.layout.first_row(), self.g.layout.shape().ny);
         [first, first + rows].map(|row| blocks_cross(self.whole, self.block, row))
     }
 
@@ -107,7 +107,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         out: Shared<T>,
     ) {
         let [i, j, k] = at;
-        let shift = entries.shift(&self.g.layout, [i, j - self.g.layout.origin()[1], k]);
+        let shift = entries.shift(&self.g.layout, [i, j - self.g.layout.first_row(), k]);
         let (mut pivot, mut diagonal) = (shift, shift);
         self.for_each_neighbour(
             entries,
@@ -240,7 +240,7 @@ impl<'a, T: Real> Blocks<'a, T> {
 
     /// Returns the indices of a cell of this subdomain in the whole grid.
     fn in_whole(&self, [i, j, k]: [usize; 3]) -> [usize; 3] {
-        [i, j + self.g.layout.origin()[1], k]
+        [i, j + self.g.layout.first_row(), k]
     }
 
     /// Returns the position of a cell in a vector, also in its halo rows.

@@ -5,9 +5,7 @@ mod supports;
 pub(crate) use supports::gathered;
 
 use isobar_core::execute::for_each_row;
-use isobar_core::prelude::{
-    ArrayView, Axis, Coefficients, Host, Layout, Patch, Real, Result, Shape, Side, Slab, Stencil,
-};
+use isobar_core::prelude::{ArrayView, Axis, Coefficients, Host, Layout, Real, Result, Shape, Side, Slab, Stencil};
 use isobar_core::stencil;
 
 use crate::part::rows_around;
@@ -129,15 +127,15 @@ fn upload_rows<T: Real>(
 ) -> Result<bool> {
     let shape = layout.shape();
     let [before, after] = rows_beside(layout);
-    let (first, rows) = (layout.origin()[1], before + shape.ny + after);
+    let (first, rows) = (layout.first_row(), before + shape.ny + after);
     let stored = Layout::new(Shape { ny: rows, ..shape })?;
     let start = to - (before * 2 * layout.half_plane() * size_of::<T>()) as Pointer;
     let is_one_run = !layout.divides_ring() && first >= before && first - before + rows <= whole.ny;
     if is_one_run {
-        let y = Slab { first: first - before, beyond: first - before + rows };
-        let part = ArrayView::c_order(values, whole)?.part(Patch { y, ..Patch::whole(whole) })?;
+        let slab = Slab { first: first - before, beyond: first - before + rows };
+        let part = ArrayView::c_order(values, whole)?.part(slab)?;
         let layers = part.as_c_order().map(|all| vec![all]).or_else(|| part.layers()).unwrap_or_default();
-        let end = [end[0], end[1].saturating_sub(y.first).min(rows), end[2]];
+        let end = [end[0], end[1].saturating_sub(slab.first).min(rows), end[2]];
         return cuda.upload_coefficients::<T>(&stored, &layers, factor, end, start);
     }
     let row_there = |row: usize| match layout.divides_ring() {

@@ -65,13 +65,13 @@ pub(crate) fn gathered<T: Real>(
     let make = || {
         let whole = Passes::make(&cuda.alone(), stencil, Slab::whole(stencil.shape()))?;
         let vectors = [cuda.zeros::<T>(own.layout())?, cuda.zeros::<T>(whole.layout())?];
-        Ok((whole, vectors, ranks.patches(stencil.shape())?))
+        Ok((whole, vectors, ranks.slabs(stencil.shape())?))
     };
     // A rank that fails takes part in no exchange.
-    let (whole, [part, mut all], patches) = agree(&**ranks.world(), make())?;
+    let (whole, [part, mut all], slabs) = agree(&**ranks.world(), make())?;
     for [from, to] in pairs(own, &whole) {
         cuda.convert_entries::<T, T>(own.layout().len(), from, part.pointer())?;
-        link.gather(cuda, &part, patches.rows().starts(), &mut all)?;
+        link.gather(cuda, &part, slabs.starts(), &mut all)?;
         cuda.convert_entries::<T, T>(whole.layout().len(), all.pointer(), to)?;
     }
     complete(stencil, &whole)?;
@@ -170,15 +170,14 @@ impl Supports<stencil::Diffusion> for Cuda {
 
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
-        self.own_columns(stencil.shape())?.layout(stencil.shape(), stencil.rings())
+        self.own_rows(stencil.shape())?.layout(stencil.shape(), stencil.has_periodic_rows())
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
         let Some(ranks) = self.ranks() else { return SevenPoint::new(self, stencil) };
         refuse_while_recording("making an operator")?;
-        let patch = ranks.patch(stencil.shape())?;
-        stencil.require_parts(patch, true)?;
-        let slab = patch.whole_rows(stencil.shape(), "subdomains on GPUs")?;
+        let slab = ranks.slabs(stencil.shape())?.of(ranks.rank());
+        stencil.require_part(slab)?;
         SevenPoint::made_of(Passes::make(self, stencil, slab)?, stencil)
     }
 
@@ -194,7 +193,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     ) -> Result<Arc<Self::Operator<R>>> {
         refuse_while_recording("making an operator")?;
         let made = SevenPoint::with(match self.ranks() {
-            Some(_) => Passes::<R>::make(self, stencil, self.own_columns(stencil.shape())?.y)?,
+            Some(_) => Passes::<R>::make(self, stencil, self.own_rows(stencil.shape())?)?,
             None => Passes::<R>::new(self, stencil)?,
         });
         round(stencil, from.kernels(), made.kernels())?;

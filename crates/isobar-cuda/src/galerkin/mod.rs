@@ -60,7 +60,7 @@ impl SupportsGalerkin for Cuda {
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<TwentySeven<T>>> {
-        TwentySeven::new(self, matrix, self.own_columns(matrix.grid.shape)?.y).map(Arc::new)
+        TwentySeven::new(self, matrix, self.own_rows(matrix.grid.shape)?).map(Arc::new)
     }
 
     fn update_coarse<T: Real>(&self, coarse: &TwentySeven<T>, matrix: &Matrix) -> Result<()> {

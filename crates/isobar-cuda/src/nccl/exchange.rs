@@ -1,7 +1,7 @@
 //! Exchange of halo rows, sums and layers by messages of NCCL.
 
 use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar, Slab};
-use isobar_dist::part::{Division, Link, PartBackend, Redivision};
+use isobar_dist::part::{Division, Link, Redivision};
 
 use super::link::{NcclLink, ROOM};
 use super::messages::{Job, Message};
@@ -121,7 +121,8 @@ impl Link<Cuda> for NcclLink {
 
     fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
         let slab = |rank: usize| Slab { first: rows[rank], beyond: rows[rank + 1] };
-        cuda.copy_rows(part, slab(self.job.rank), whole)?;
+        let Slab { first, .. } = slab(self.job.rank);
+        cuda.copy_rows(part, first, slab(self.job.rank).rows(), whole, first.cast_signed())?;
         let row = 2 * whole.layout().half_plane() * size_of::<T>();
         let section = |rank: usize, of: usize, is_sent: bool| Message {
             rank,

@@ -22,7 +22,7 @@ struct Turn {
 impl<T: Real> SevenPoint<Passes<T>> {
     pub(super) fn crosses(&self, block: usize) -> [bool; 2] {
         let layout = self.layout_of();
-        let (first, rows, halo) = (layout.origin()[1], layout.shape().ny, layout.halo());
+        let (first, rows, halo) = (layout.first_row(), layout.shape().ny, layout.halo());
         let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole, block, row);
         [crosses(0, first), crosses(1, first + rows)]
     }
@@ -36,7 +36,7 @@ impl<T: Real> SevenPoint<Passes<T>> {
         sweep: impl FnOnce(bool, &mut Vector<T>) -> Result<()>,
     ) -> Result<()> {
         let (cuda, layout) = (self.kernels.cuda(), self.layout_of());
-        let (first, rows) = (layout.origin()[1], layout.shape().ny);
+        let (first, rows) = (layout.first_row(), layout.shape().ny);
         let [begin, end] = [first, first + rows - 1];
         let (comes, goes, from, own) =
             if upwards { (before, behind, begin.wrapping_sub(1), end) } else { (behind, before, end + 1, begin) };

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use isobar_core::operator::MixedTop;
 use isobar_core::prelude::{
-    Backend, Capabilities, Choice, Hierarchy, Layout, Real, Relaxation, Result, Smoother, SolverOptions, Stencil,
-    Supports,
+    Backend, Capabilities, Hierarchy, Layout, Real, Relaxation, Result, Smoother, SolverOptions, Stencil, Supports,
 };
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Lines, Modes, StoredFaces, by_stored_faces};
@@ -19,24 +18,15 @@ use crate::seven_point::{Kernels, SevenPoint, Steps};
 impl Supports<stencil::TensorProduct> for Cuda {
     type Operator<T: Real> = SevenPoint<TensorProduct<T>>;
 
-    fn choice(
-        &self,
-        stencil: &stencil::TensorProduct,
-        _: &Arc<Self::Operator<f64>>,
-        options: &SolverOptions,
-    ) -> Result<Choice> {
-        Ok(isobar_dist::modes::choice(self, stencil, options))
-    }
-
     fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
         let shape = Stencil::shape(stencil);
-        self.own_columns(shape)?.layout(shape, [false; 2])
+        self.own_rows(shape)?.layout(shape, false)
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<Self::Operator<T>>> {
         let Some(ranks) = self.ranks() else { return SevenPoint::new(self, stencil) };
         let shape = Stencil::shape(stencil);
-        let slab = ranks.patch(shape)?.whole_rows(shape, "subdomains on GPUs")?;
+        let slab = ranks.slabs(shape)?.of(ranks.rank());
         SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 

@@ -96,7 +96,7 @@ impl Tables {
             return Err(Error::shape("the new operator", stencil.shape().to_string(), whole.to_string()));
         }
         let (v, h) = (stencil.vertical(), stencil.horizontal());
-        let own = nx * layout.origin()[1]..nx * (layout.origin()[1] + ny);
+        let own = nx * layout.first_row()..nx * (layout.first_row() + ny);
         // Lines are scaled equally on all ranks.
         let is_part = own.len() < h.area.len();
         let least =

@@ -67,8 +67,7 @@ pub(crate) fn floating(mut problem: DiffusionProblem) -> DiffusionProblem {
     problem
 }
 
-/// Makes bubbles, holes and noise around the ends of periodic directions; rows, and columns of divided grids, that become odd on
-/// a coarser grid, and grids that are solved exactly.
+/// Makes bubbles, holes and noise around the ends of periodic directions; rows that become odd on a coarser grid, and grids that are solved exactly.
 pub(crate) fn jumping() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     let of = |extents: [usize; 3], contrast: f64, rings: [bool; 3]| {
         let [nx, ny, nz] = extents;

@@ -2,7 +2,7 @@
 
 use isobar_core::prelude::*;
 
-use crate::solves::{Devices, Like, Parts, check_like, check_products, solve_alone, variants};
+use crate::solves::{Devices, Like, check_like, check_products, solve_alone, variants};
 
 pub(crate) fn problem(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -25,7 +25,7 @@ pub(crate) fn check_apply(backend: &impl Devices) {
 }
 
 /// Checks for the iterations of one device, and its solution up to rounding.
-pub(crate) fn check_solves(backend: &impl Devices, problem: &Helmholtz, ranks: &[impl Parts], options: &SolverOptions) {
+pub(crate) fn check_solves(backend: &impl Devices, problem: &Helmholtz, ranks: &[usize], options: &SolverOptions) {
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(problem));
     let (alone, u) = solve_alone(&backend.of(None), &stencil, options, &rhs, None);
     assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");
@@ -47,7 +47,7 @@ pub(crate) fn check_solves(backend: &impl Devices, problem: &Helmholtz, ranks: &
 }
 
 /// Checks solves of several grids with several options.
-pub(crate) fn check_grids<P: Parts>(backend: &impl Devices, grids: &[([usize; 3], &[P])], options: &[SolverOptions]) {
+pub(crate) fn check_grids(backend: &impl Devices, grids: &[([usize; 3], &[usize])], options: &[SolverOptions]) {
     for &([nx, ny, nz], ranks) in grids {
         for options in options {
             check_solves(backend, &problem(nx, ny, nz), ranks, options);

@@ -5,7 +5,7 @@ use isobar_core::prelude::*;
 
 use crate::jumps::{bubbles, pieces};
 use crate::rocks::rough;
-use crate::solves::{Devices, Like, Parts, check_updated, compare_with_alone};
+use crate::solves::{Devices, Like, check_updated, compare_with_alone};
 
 fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
     SolverOptions { tolerance: 1e-8, deflation: Some(Deflation { stripes, coarse }), ..cg(preconditioner) }
@@ -44,7 +44,7 @@ pub(crate) fn problems() -> [(DiffusionProblem, &'static [usize]); 6] {
 }
 
 /// Checks for the iterations of one rank up to one, or two in a hundred, and its solution.
-pub(crate) fn check(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts], options: &SolverOptions) {
+pub(crate) fn check(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[usize], options: &SolverOptions) {
     compare_with_alone(backend, problem, ranks, options, |iterations| 1 + iterations / 50, 1e-6);
 }
 

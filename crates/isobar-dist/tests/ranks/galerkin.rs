@@ -9,7 +9,7 @@ use crate::jumps::{
 };
 use crate::rocks::rough;
 use crate::solves::{Like, check_updated, distance, solve_alone, solve_updated};
-use crate::{cpu, cpus, described, refusal};
+use crate::{cpu, cpus, described};
 
 #[test]
 fn jumps_are_solved_for_as_on_one_rank() {
@@ -51,23 +51,17 @@ fn points_above_lines() {
     check_updated(&cpu, stencils.each_ref(), &[3], &by_name, &rhs, Like::up_to(1, 1e-6));
 }
 
-/// Two ranks choose the hybrid smoother like one; slabs without pairs of rows on the grid below, and subdomains without
-/// whole rows, do not.
+/// Two ranks choose the hybrid smoother like one.
 #[test]
 fn points_above_lines_are_chosen() {
     let stencil = rolling()[0].1.stencil().unwrap();
     let options = SolverOptions::default();
-    let smoother = |parts: [usize; 2]| {
-        let of = described(parts, &stencil, &options).swap_remove(0);
-        (of.smoother, of.method, of.shares.map(|shares| shares.parts))
+    let smoother = |ranks: usize| {
+        let of = described(ranks, &stencil, &options).swap_remove(0);
+        (of.smoother, of.method, of.shares.map(|shares| shares.slabs))
     };
-    assert_eq!(smoother([1, 1]), (Smoother::PointLine, "cg".into(), None));
-    assert_eq!(smoother([1, 2]), (Smoother::PointLine, "cg".into(), Some([1, 2])));
-    assert_eq!(smoother([2, 1]).0, Smoother::LineRedBlack);
-    let mut asked = multigrid();
-    asked.multigrid.smoother = Smoother::PointLine;
-    let said = refusal([2, 1], &stencil, &asked);
-    assert!(said.contains("points above lines") && said.contains("whole rows"), "{said}");
+    assert_eq!(smoother(1), (Smoother::PointLine, "cg".into(), None));
+    assert_eq!(smoother(2), (Smoother::PointLine, "cg".into(), Some(2)));
 }
 
 /// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of their own.

@@ -11,7 +11,6 @@ mod heat;
 mod jumps;
 mod late;
 mod messages;
-mod patches;
 mod relaxation;
 mod rings;
 mod rocks;
@@ -29,7 +28,7 @@ use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};
 
-use crate::solves::{Parts, solve_on};
+use crate::solves::solve_on;
 
 /// Makes the back end of a rank: one thread.
 fn cpu(_: Option<&Threads>) -> Cpu {
@@ -42,20 +41,19 @@ fn cpus(threads: usize) -> impl Fn(Option<&Threads>) -> Cpu + Sync {
 }
 
 /// Returns what the solvers of all ranks say of themselves.
-fn described<S: Stencil>(ranks: impl Parts, stencil: &S, options: &SolverOptions) -> Vec<Description>
+fn described<S: Stencil>(ranks: usize, stencil: &S, options: &SolverOptions) -> Vec<Description>
 where
     Cpu: Supports<S>,
 {
-    let [in_x, in_y] = ranks.parts();
-    let all = threads::run(in_x * in_y, |world| {
-        let backend = join(Cpu::new(1)?, Arc::new(world), [in_x, in_y])?;
+    let all = threads::run(ranks, |world| {
+        let backend = join(Cpu::new(1)?, Arc::new(world));
         Ok(System::new(&backend, stencil, options)?.description().clone())
     });
     all.unwrap()
 }
 
 /// Returns why ranks do not solve.
-fn refusal<S: Stencil>(ranks: impl Parts, stencil: &S, options: &SolverOptions) -> String
+fn refusal<S: Stencil>(ranks: usize, stencil: &S, options: &SolverOptions) -> String
 where
     Cpu: Supports<S>,
 {

@@ -11,18 +11,11 @@ use crate::steps::check_steps;
 use crate::sweeps::check_sweeps;
 use crate::{cpu, cpus, described};
 
-/// Divisions of x alone, of both, and of y alone.
-const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
-
 #[test]
 fn apply() {
     for (extents, ranks) in GRIDS {
         let problem = rough_ring(extents);
-        let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
-        let u = noise(shape.cells(), 6);
-        check_products(&cpu, &stencil, &u, ranks);
-        let is_possible = |[_, in_y]: &[usize; 2]| shape.nx >= 6 && shape.ny >= *in_y;
-        check_products(&cpu, &stencil, &u, &PARTS.into_iter().filter(is_possible).collect::<Vec<_>>());
+        check_products(&cpu, &problem.stencil().unwrap(), &noise(problem.shape.cells(), 6), ranks);
     }
 }
 
@@ -33,8 +26,6 @@ fn conjugate_gradients() {
         check_rough(&cpu, &problem, ranks);
     }
     check_rough(&cpus(3), &rough_ring([40, 40, 24]), &[2, 3]);
-    let problem = rough_ring([16, 8, 4]);
-    check_rough(&cpu, &problem, &PARTS);
 }
 
 /// Checks polynomials in L and Lᵀ, which support a periodic y, incomplete Poisson, and BiCGStab.
@@ -76,9 +67,6 @@ fn sweeps_of_jacobi() {
         let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
         check_sweeps(&cpu, &problem.stencil().unwrap(), &rhs, ranks, false);
     }
-    let problem = rough_ring([16, 10, 4]);
-    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    check_sweeps(&cpu, &problem.stencil().unwrap(), &rhs, &PARTS, false);
 }
 
 #[test]
@@ -87,10 +75,6 @@ fn cycles_that_relax_points() {
         for options in point_cycles() {
             check_points(&cpu, &problem, ranks, &options);
         }
-    }
-    for options in point_cycles() {
-        let problem = smooth_ring([16, 16, 6], 3.0, true);
-        check_points(&cpu, &problem, &[[2, 1], [2, 2], [3, 2], [4, 4]], &options);
     }
     let large = smooth_ring([48, 64, 24], 1.0, true);
     check_points(&cpus(3), &large, &[2, 3], &point_cycles()[0]);
@@ -103,7 +87,6 @@ fn boxes_that_float() {
     for problem in [smooth_ring([16, 32, 8], 1.0, true), smooth_ring([8, 24, 8], 3.0, true)].map(floating) {
         check_floating(&cpu, &problem, &[2, 3, 4, 5], &base);
     }
-    check_floating(&cpu, &floating(smooth_ring([16, 32, 8], 1.0, true)), &[[2, 1], [2, 2]], &base);
     for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::Multigrid] {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
         check_floating(&cpu, &floating(rough_ring([10, 16, 6])), &[2, 3, 4], &options);
@@ -164,7 +147,7 @@ fn what_is_chosen() {
     }
 }
 
-/// Checks two copies, of which a rank has other rows than of the caller's arrays, in x too.
+/// Checks two copies, of which a rank has other rows than of the caller's arrays; x may have copies too.
 #[test]
 fn rings_of_an_odd_number_of_rows() {
     let both = |mut problem: DiffusionProblem| {
@@ -174,7 +157,7 @@ fn rings_of_an_odd_number_of_rows() {
     let all =
         [rough_ring([8, 9, 4]), rough_ring([7, 13, 5]), both(rough_ring([9, 11, 4])), both(rough_ring([15, 6, 1]))];
     for problem in all {
-        check_rough(&cpu, &problem, &[[1, 2], [1, 3], [1, 5], [2, 1], [2, 2], [3, 2]]);
+        check_rough(&cpu, &problem, &[2, 3, 5]);
     }
     for problem in [both(rough_ring([9, 15, 6])), rough_ring([12, 27, 5])] {
         check(&cpu, ("holes", &problem, &[2, 3, 4]), &multigrid());
@@ -189,7 +172,7 @@ fn rings_of_an_odd_number_of_rows() {
     let rhs = noise(9 * 11 * 4, 6);
     let (alone, u) = solve_alone(&cpu(None), &stencil, &multigrid(), &rhs, None);
     let from_there = SolverOptions { norm: Norm::Rhs, tolerance: 1e-5, ..cg(Preconditioner::Line) };
-    let (again, v) = solve_on([2, 2], &cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
+    let (again, v) = solve_on(4, &cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
     assert!(alone.iterations > 1 && again.iterations == 0 && distance(&v, &u) < 1e-12, "{again:?}");
 }
 

@@ -5,9 +5,7 @@ use isobar_core::execute::Serial;
 use isobar_core::prelude::*;
 use isobar_core::problem::{Source, Well};
 
-use crate::solves::{
-    Devices, Like, Parts, check_as_alone, check_like, compare_with_alone, possible, solve_alone, variants,
-};
+use crate::solves::{Devices, Like, check_as_alone, check_like, compare_with_alone, possible, solve_alone, variants};
 
 /// Makes coefficients over three orders of magnitude, different in every direction, with inactive cells, reaction in some,
 /// Dirichlet and Neumann sides, x periodic where possible, a well and a source.
@@ -27,7 +25,7 @@ pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
 }
 
 /// Checks conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations up to one.
-pub(crate) fn check_rough(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts]) {
+pub(crate) fn check_rough(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[usize]) {
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
         let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
         check_as_alone(backend, problem, ranks, &options);
@@ -102,7 +100,7 @@ pub(crate) fn point_cycles() -> Vec<SolverOptions> {
 pub(crate) fn check_points(
     backend: &impl Devices,
     problem: &DiffusionProblem,
-    ranks: &[impl Parts],
+    ranks: &[usize],
     options: &SolverOptions,
 ) {
     let stencil = problem.stencil().unwrap();
@@ -154,7 +152,7 @@ pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptio
 pub(crate) fn check_floating(
     backend: &impl Devices,
     problem: &DiffusionProblem,
-    ranks: &[impl Parts],
+    ranks: &[usize],
     options: &SolverOptions,
 ) {
     let stencil = problem.stencil().unwrap();

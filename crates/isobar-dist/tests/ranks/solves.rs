@@ -1,6 +1,5 @@
 //! Solves on one device, on several, and their differences.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 pub(crate) use isobar_core::conformance::arrays::distance;
@@ -11,24 +10,6 @@ use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};
 
 use crate::late::Late;
-
-/// The division of a grid among ranks: a number of slabs, or numbers along x and y.
-pub(crate) trait Parts: Copy + Debug + Sync {
-    /// Returns the numbers along x and y.
-    fn parts(self) -> [usize; 2];
-}
-
-impl Parts for usize {
-    fn parts(self) -> [usize; 2] {
-        [1, self]
-    }
-}
-
-impl Parts for [usize; 2] {
-    fn parts(self) -> [usize; 2] {
-        self
-    }
-}
 
 /// Makes the back end of one device, or of each rank.
 pub(crate) trait Devices: Sync {
@@ -42,9 +23,9 @@ pub(crate) trait Devices: Sync {
     }
 }
 
-/// Returns those of these divisions that there are devices for.
-pub(crate) fn possible<P: Parts>(backend: &impl Devices, ranks: &[P]) -> Vec<P> {
-    ranks.iter().copied().filter(|ranks| ranks.parts().iter().product::<usize>() <= backend.most()).collect()
+/// Returns those of these numbers of ranks that there are devices for.
+pub(crate) fn possible(backend: &impl Devices, ranks: &[usize]) -> Vec<usize> {
+    ranks.iter().copied().filter(|&ranks| ranks <= backend.most()).collect()
 }
 
 impl<B: PartBackend + Supports<Diffusion> + Supports<TensorProduct>, F: Fn(Option<&Threads>) -> B + Sync> Devices
@@ -68,17 +49,17 @@ pub(crate) fn variants(base: &SolverOptions, changes: &[&dyn Fn(&mut SolverOptio
 }
 
 /// Returns a rank's part of an array of the whole grid, (nz, ny, nx) in C order.
-pub(crate) fn part_of(whole: &[f64], shape: Shape, patch: Patch) -> ArrayView<'_, f64> {
-    ArrayView::c_order(whole, shape).unwrap().part(patch).unwrap()
+pub(crate) fn part_of(whole: &[f64], shape: Shape, rows: Slab) -> ArrayView<'_, f64> {
+    ArrayView::c_order(whole, shape).unwrap().part(rows).unwrap()
 }
 
 /// Joins the parts of all ranks.
-pub(crate) fn joined(shape: Shape, parts: &[(Patch, Vec<f64>)]) -> Vec<f64> {
+pub(crate) fn joined(shape: Shape, parts: &[(Slab, Vec<f64>)]) -> Vec<f64> {
     let mut whole = vec![f64::NAN; shape.cells()];
-    for (patch, part) in parts {
-        for (n, line) in part.chunks_exact(patch.x.rows()).enumerate() {
-            let (j, k) = (patch.y.first + n % patch.y.rows(), n / patch.y.rows());
-            let at = patch.x.first + shape.nx * (j + shape.ny * k);
+    for (rows, part) in parts {
+        for (n, line) in part.chunks_exact(shape.nx).enumerate() {
+            let (j, k) = (rows.first + n % rows.rows(), n / rows.rows());
+            let at = shape.nx * (j + shape.ny * k);
             whole[at..at + line.len()].copy_from_slice(line);
         }
     }
@@ -87,21 +68,21 @@ pub(crate) fn joined(shape: Shape, parts: &[(Patch, Vec<f64>)]) -> Vec<f64> {
 
 /// Computes A u on ranks, each with its own back end.
 fn apply_on<S: Stencil>(
-    ranks: impl Parts,
+    ranks: usize,
     backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     options: &SolverOptions,
     u: &[f64],
 ) -> Result<Vec<f64>> {
-    let (shape, [in_x, in_y]) = (stencil.shape(), ranks.parts());
-    let parts = threads::run(in_x * in_y, |world| {
-        let backend = join(backend.of(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
-        let patch = backend.own_columns(shape)?;
+    let shape = stencil.shape();
+    let parts = threads::run(ranks, |world| {
+        let backend = join(backend.of(Some(&world)), Arc::new(Late(world)));
+        let rows = backend.own_rows(shape)?;
         let mut system = System::new(&backend, stencil, options)?;
-        let mut v = vec![0.0; patch.shape(shape).cells()];
-        let target = ArrayViewMut::c_order(&mut v, patch.shape(shape))?;
-        system.apply(part_of(u, shape, patch).into(), target.into())?;
-        Ok((patch, v))
+        let mut v = vec![0.0; rows.shape(shape).cells()];
+        let target = ArrayViewMut::c_order(&mut v, rows.shape(shape))?;
+        system.apply(part_of(u, shape, rows).into(), target.into())?;
+        Ok((rows, v))
     })?;
     Ok(joined(shape, &parts))
 }
@@ -111,7 +92,7 @@ pub(crate) fn check_products<S: Stencil>(
     backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     u: &[f64],
-    ranks: &[impl Parts],
+    ranks: &[usize],
 ) {
     // One row a rank supports products, but not multigrid.
     let options = cg(Preconditioner::Line);
@@ -125,7 +106,7 @@ pub(crate) fn check_products<S: Stencil>(
 /// Solves on ranks from u = 0, or from a given u; each rank has its own back end, `backend.of(Some(rank))`. All ranks must report the
 /// same.
 pub(crate) fn solve_on<S: Stencil>(
-    ranks: impl Parts,
+    ranks: usize,
     backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     options: &SolverOptions,
@@ -140,7 +121,7 @@ pub(crate) fn solve_on<S: Stencil>(
 /// Solves on ranks, from u = 0, with systems made for one stencil and then given the coefficients of another. Also returns the final
 /// preconditioner.
 pub(crate) fn solve_updated<S: Stencil>(
-    ranks: impl Parts,
+    ranks: usize,
     backend: &impl Devices<Backend: Supports<S>>,
     [before, after]: [&S; 2],
     options: &SolverOptions,
@@ -155,34 +136,33 @@ pub(crate) fn solve_updated<S: Stencil>(
 }
 
 fn solve_by<D: Devices<Backend: Supports<S>>, S: Stencil>(
-    ranks: impl Parts,
+    ranks: usize,
     backend: &D,
     shape: Shape,
     make: impl Fn(&D::Backend) -> Result<System<D::Backend, S>> + Sync,
     rhs: &[f64],
     guess: Option<&[f64]>,
 ) -> Result<(Outcome, String, Vec<f64>)> {
-    let [in_x, in_y] = ranks.parts();
-    let mut all = threads::run(in_x * in_y, |world| {
-        let backend = join(backend.of(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
-        let patch = backend.own_columns(shape)?;
+    let mut all = threads::run(ranks, |world| {
+        let backend = join(backend.of(Some(&world)), Arc::new(Late(world)));
+        let rows = backend.own_rows(shape)?;
         let mut system = make(&backend)?;
         let mut u = match guess {
             Some(guess) => {
-                let view = part_of(guess, shape, patch);
-                let cells = patch.shape(shape);
+                let view = part_of(guess, shape, rows);
+                let cells = rows.shape(shape);
                 let at = move |n: usize| {
                     let (i, rest) = (n % cells.nx, n / cells.nx);
                     view.get(i, rest % cells.ny, rest / cells.ny)
                 };
                 (0..cells.cells()).map(at).collect()
             }
-            None => vec![0.0; patch.shape(shape).cells()],
+            None => vec![0.0; rows.shape(shape).cells()],
         };
-        let target = ArrayViewMut::c_order(&mut u, patch.shape(shape))?;
+        let target = ArrayViewMut::c_order(&mut u, rows.shape(shape))?;
         let given = if guess.is_some() { Guess::Given } else { Guess::Zero };
-        let outcome = system.solve(part_of(rhs, shape, patch).into(), target.into(), given, &mut ignore)?;
-        Ok((outcome, system.description().preconditioner.clone(), (patch, u)))
+        let outcome = system.solve(part_of(rhs, shape, rows).into(), target.into(), given, &mut ignore)?;
+        Ok((outcome, system.description().preconditioner.clone(), (rows, u)))
     })?;
     let (first, preconditioner, _) = all[0].clone();
     for (outcome, with, _) in &all {
@@ -257,7 +237,7 @@ impl Like {
 pub(crate) fn check_like<S: Stencil>(
     backend: &impl Devices<Backend: Supports<S>>,
     (name, stencil, rhs): (&str, &S, &[f64]),
-    ranks: &[impl Parts],
+    ranks: &[usize],
     options: &SolverOptions,
     (alone, u): (&Outcome, &[f64]),
     like: Like,
@@ -276,7 +256,7 @@ pub(crate) fn check_like<S: Stencil>(
 pub(crate) fn check_updated<S: Stencil>(
     backend: &impl Devices<Backend: Supports<S>>,
     stencils: [&S; 2],
-    ranks: &[impl Parts],
+    ranks: &[usize],
     options: &SolverOptions,
     rhs: &[f64],
     like: Like,
@@ -293,7 +273,7 @@ pub(crate) fn check_updated<S: Stencil>(
 pub(crate) fn compare_with_alone(
     backend: &impl Devices,
     problem: &DiffusionProblem,
-    ranks: &[impl Parts],
+    ranks: &[usize],
     options: &SolverOptions,
     few: impl Fn(usize) -> usize,
     tolerance: f64,
@@ -311,7 +291,7 @@ pub(crate) fn compare_with_alone(
 pub(crate) fn check_as_alone(
     backend: &impl Devices,
     problem: &DiffusionProblem,
-    ranks: &[impl Parts],
+    ranks: &[usize],
     options: &SolverOptions,
 ) {
     let tolerance = if options.precision == Precision::F64 { 1e-7 } else { 2e-2 };

@@ -7,36 +7,35 @@ use isobar_core::prelude::*;
 use isobar_dist::{join, threads};
 
 use crate::rocks::rough;
-use crate::solves::{Devices, Like, Parts, check_updated, joined, part_of, possible};
+use crate::solves::{Devices, Like, check_updated, joined, part_of, possible};
 
-/// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without elimination.
+/// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes.
 fn steps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &Diffusion,
-    patch: Patch,
+    rows: Slab,
     [r, w]: [&[f64]; 2],
-    blocks: Option<&[usize]>,
+    blocks: &[usize],
 ) -> Result<Vec<Vec<f64>>> {
     let (shape, layout) = (stencil.shape(), backend.layout(stencil)?);
     let triangular = backend.capabilities(&backend.operator::<T>(stencil)?).triangular.unwrap();
     let vector = |values: &[f64]| -> Result<B::Vector<T>> {
         let mut v = backend.zeros(&layout)?;
-        backend.upload(part_of(values, shape, patch), &mut v)?;
+        backend.upload(part_of(values, shape, rows), &mut v)?;
         Ok(v)
     };
     let (mut r, mut w, mut v, mut pivots) = (vector(r)?, vector(w)?, backend.zeros(&layout)?, backend.zeros(&layout)?);
     let mut found = Vec::new();
     let mut note = |v: &B::Vector<T>| -> Result<()> {
-        let mut rows = vec![0.0; patch.shape(shape).cells()];
-        backend.download(v, &mut ArrayViewMut::c_order(&mut rows, patch.shape(shape))?)?;
-        found.push(rows);
+        let mut values = vec![0.0; rows.shape(shape).cells()];
+        backend.download(v, &mut ArrayViewMut::c_order(&mut values, rows.shape(shape))?)?;
+        found.push(values);
         Ok(())
     };
     triangular.relax_lower(&r, &mut w, &mut v, None)?;
     note(&v)?;
     triangular.relax_upper(&mut r, Some(&mut w), &mut v)?;
     note(&v)?;
-    let Some(blocks) = blocks else { return Ok(found) };
     for &block in blocks {
         for relaxation in [0.0, 0.95] {
             triangular.factorise(block, relaxation, &mut pivots)?;
@@ -54,7 +53,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
 }
 
 /// Checks that every number equals that of one rank: rows do not depend on ranks.
-pub(crate) fn check_steps<T: Real>(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts]) {
+pub(crate) fn check_steps<T: Real>(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[usize]) {
     check_steps_within::<T>(backend, problem, ranks, 0.0);
 }
 
@@ -62,7 +61,7 @@ pub(crate) fn check_steps<T: Real>(backend: &impl Devices, problem: &DiffusionPr
 pub(crate) fn check_steps_within<T: Real>(
     backend: &impl Devices,
     problem: &DiffusionProblem,
-    ranks: &[impl Parts],
+    ranks: &[usize],
     rounding: f64,
 ) {
     let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
@@ -72,22 +71,16 @@ pub(crate) fn check_steps_within<T: Real>(
     let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
     // Elimination does not support a periodic y.
     let blocks = if stencil.is_periodic(Axis::Y) { &blocks[..0] } else { &blocks };
-    let whole = Patch::whole(shape);
-    let of_one =
-        |blocks: Option<&[usize]>| steps::<_, T>(&backend.of(None), &stencil, whole, [&r, &w], blocks).unwrap();
-    let of_whole_rows = of_one(Some(blocks));
+    let expected = steps::<_, T>(&backend.of(None), &stencil, Slab::whole(shape), [&r, &w], blocks).unwrap();
     for ranks in possible(backend, ranks) {
-        let [in_x, in_y] = ranks.parts();
-        // Elimination goes along whole rows.
-        let (blocks, expected) = if in_x == 1 { (Some(blocks), of_whole_rows.clone()) } else { (None, of_one(None)) };
-        let parts = threads::run(in_x * in_y, |world| {
-            let backend = join(backend.of(Some(&world)), Arc::new(world), [in_x, in_y])?;
-            let patch = backend.own_columns(shape)?;
-            Ok((patch, steps::<_, T>(&backend, &stencil, patch, [&r, &w], blocks)?))
+        let parts = threads::run(ranks, |world| {
+            let backend = join(backend.of(Some(&world)), Arc::new(world));
+            let rows = backend.own_rows(shape)?;
+            Ok((rows, steps::<_, T>(&backend, &stencil, rows, [&r, &w], blocks)?))
         });
         let parts = parts.unwrap();
         for (n, expected) in expected.iter().enumerate() {
-            let of_step: Vec<_> = parts.iter().map(|(patch, steps)| (*patch, steps[n].clone())).collect();
+            let of_step: Vec<_> = parts.iter().map(|(rows, steps)| (*rows, steps[n].clone())).collect();
             let found = joined(shape, &of_step);
             let most = expected.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
             let is_same = |a: f64, b: f64| a == b || (a - b).abs() <= rounding * most;

@@ -3,7 +3,7 @@
 use isobar_core::options::Acceleration;
 use isobar_core::prelude::*;
 
-use crate::solves::{Devices, Like, Parts, check_like, solve_alone};
+use crate::solves::{Devices, Like, check_like, solve_alone};
 
 /// Returns plain, damped and accelerated sweeps.
 fn sweeps() -> Vec<SolverOptions> {
@@ -29,7 +29,7 @@ pub(crate) fn check_sweeps<S: Stencil>(
     backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     rhs: &[f64],
-    ranks: &[impl Parts],
+    ranks: &[usize],
     is_floating: bool,
 ) {
     for options in sweeps() {

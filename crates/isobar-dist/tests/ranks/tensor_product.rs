@@ -7,7 +7,7 @@ use crate::checks::{
     GRIDS, GRIDS_OF_MODES, check_a_rank_for_every_row, check_apply, check_grids, check_solves, krylov, modes,
     multigrid, problem, rhs,
 };
-use crate::solves::{Parts, distance, solve_alone, solve_on, solve_updated};
+use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 use crate::{cpu, cpus, described};
 
 #[test]
@@ -86,7 +86,7 @@ fn a_first_guess() {
 }
 
 /// Checks a first guess, the solution of a larger tolerance.
-pub(crate) fn check_a_first_guess(ranks: impl Parts, options: &SolverOptions) {
+pub(crate) fn check_a_first_guess(ranks: usize, options: &SolverOptions) {
     let problem = problem(16, 24, 6);
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(&problem));
     let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
@@ -105,7 +105,7 @@ fn updates() {
 }
 
 /// Checks that new coefficients reach all levels on all ranks.
-pub(crate) fn check_updates(ranks: impl Parts, options: &SolverOptions) {
+pub(crate) fn check_updates(ranks: usize, options: &SolverOptions) {
     let problem = problem(16, 24, 6);
     let other = Helmholtz { courant: 20.0, ..problem.clone() };
     let (before, after, rhs) = (problem.stencil().unwrap(), other.stencil().unwrap(), rhs(&problem));

@@ -35,16 +35,6 @@ fn steps_are_those_of_one_rank() {
     check_steps::<f64>(&cpus(2), &even, &[2, 3]);
 }
 
-#[test]
-fn steps_where_x_is_divided() {
-    for shape in [Shape::new(7, 13, 5), Shape::new(8, 16, 4), Shape::new(34, 9, 20), Shape::new(12, 10, 1)] {
-        let problem = rough(shape);
-        let parts = [[2, 1], [4, 1], [2, 3], [3, 2]];
-        check_steps::<f64>(&cpu, &problem, &parts);
-        check_steps::<f32>(&cpus(2), &problem, &parts);
-    }
-}
-
 fn preconditioners(nx: usize) -> Vec<Preconditioner> {
     vec![
         Neumann { order: 0 },

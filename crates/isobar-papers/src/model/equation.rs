@@ -48,22 +48,6 @@ impl Iteration {
         Self { name: "multigrid", levels, sums: 1.0, vectors: 8.0 / 3.0 }
     }
 
-    /// Returns it on ranks that divide x, whose half sweeps are passes of their own: with restriction a sweep takes 4½ vectors
-    /// instead of 3, from 0 it takes 3 instead of 2, after prolongation 4 instead of 3, and with the norm 5½; on the last level from
-    /// 0 half a vector more.
-    #[must_use]
-    pub(crate) fn with_half_sweeps_apart(mut self) -> Self {
-        let last = self.levels.len() - 1;
-        for (n, level) in self.levels.iter_mut().enumerate().filter(|_| last > 0) {
-            level.references += match n {
-                0 => 4.0,
-                n if n == last => 0.5,
-                _ => 2.0,
-            };
-        }
-        self
-    }
-
     /// Returns the vectors read and written in an iteration, in those of the finest level.
     pub(crate) fn references(&self) -> f64 {
         self.levels.iter().map(|level| level.references / level.coarsened.powi(2)).sum()
@@ -289,9 +273,5 @@ mod tests {
         assert_eq!(cycle.references(), 6.5 + 5.5 * 21.0 / 64.0 + 5.0 / 256.0);
         assert_eq!(cycle.rows(), 4.0 + 3.5 * 7.0 / 8.0 + 1.5 / 16.0);
         assert_eq!(cycle.messages(), 8.0 + 3.0 * 7.0 + 3.0);
-        let apart = cycle.with_half_sweeps_apart();
-        assert_eq!(apart.references(), 10.5 + 7.5 * 21.0 / 64.0 + 5.5 / 256.0);
-        let cg = Iteration::conjugate_gradients();
-        assert_eq!(cg.clone().with_half_sweeps_apart(), cg);
     }
 }

@@ -6,7 +6,6 @@ mod probe;
 use isobar::internals::backend::Backend;
 use isobar::{Device, Precision, Shape};
 use isobar_case::text::plural;
-use isobar_cli::args::Parts;
 use isobar_cli::console::Console;
 use isobar_cli::failure::{Failure, Result};
 use isobar_cli::summary::{Time, entry};
@@ -56,8 +55,6 @@ struct Row {
 struct Measured {
     method: &'static str,
     ranks: usize,
-    /// Numbers of subdomains along x and y.
-    parts: [usize; 2],
     grid: [usize; 3],
     iterations: usize,
     an_iteration: f64,
@@ -172,7 +169,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
             row(of_unknowns(TRILLION, ranks, nz, args.parts), ranks);
         }
         if matches!(device, Device::Cpu(_)) {
-            report.measured.extend(on_threads(&iteration, local, args.parts, threads, args.precision)?);
+            report.measured.extend(on_threads(&iteration, local, threads, args.precision)?);
         }
     }
     console.line("");
@@ -193,10 +190,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     console.line("");
     console.line(ASSUMED);
     if args.parts == Division::Squares {
-        console.line(
-            "isobar divides into slabs, which --parts slabs predicts, unless `solve --parts` says otherwise: half sweeps of multigrid are passes of \
-             their own then, which is not counted here.",
-        );
+        console.line("isobar divides into slabs, which --parts slabs predicts.");
     }
     if let Some(path) = &args.report {
         files::write_report(path, &report)?;
@@ -236,46 +230,27 @@ fn part(args: &ModelArgs) -> Result<Part> {
     Ok(part)
 }
 
-/// Solves on 1, 2, … threads as ranks, with equally many columns on each, and compares with the model: of slabs, and of rectangles, two
-/// of them side by side, where squares are asked for.
-fn on_threads(
-    iteration: &Iteration,
-    local: Shape,
-    division: Division,
-    machine: Machine,
-    precision: Precision,
-) -> Result<Vec<Measured>> {
+/// Solves on 1, 2, … threads as ranks, slabs of equally many rows, and compares with the model.
+fn on_threads(iteration: &Iteration, local: Shape, machine: Machine, precision: Precision) -> Result<Vec<Measured>> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let Shape { nx, ny, nz } = local;
     let most = cores.min(MOST_THREADS);
     let mut rows = Vec::new();
     let mut share_of_memory = None;
-    let apart = iteration.clone().with_half_sweeps_apart();
-    let counts = (0..).map(|n| 1_usize << n).take_while(|&count| count <= most);
-    let is_divided = |count: usize| division == Division::Squares && count > 1;
-    let all = counts.flat_map(|count| {
-        std::iter::once([1, count]).chain(is_divided(count).then_some([2, count / 2])).map(move |parts| (count, parts))
-    });
-    for (count, parts @ [in_x, in_y]) in all {
-        let whole = Shape::new(in_x * nx, in_y * ny, nz);
-        let Solved { seconds, iterations } = probe::solve_on_threads(parts, whole, iteration.name, precision)?;
+    for count in (0..).map(|n| 1_usize << n).take_while(|&count| count <= most) {
+        let whole = Shape::new(nx, count * ny, nz);
+        let Solved { seconds, iterations } = probe::solve_on_threads(count, whole, iteration.name, precision)?;
         // All threads copy together, and each has its share.
         let memory = Device::cpu_with_threads(count)?.copy_bandwidth(whole)? / count as f64;
-        // The border: a row of nx columns for each neighbour in y, and a column of ny for the one in x.
-        let neighbours = (in_y as f64 - 1.0).min(2.0);
-        let border = neighbours * nx as f64 + if in_x > 1 { ny as f64 } else { 0.0 };
-        // The slab with an equally long border.
-        let width =
-            if count > 1 { border / ((count as f64 - 1.0).min(2.0) * (count as f64).sqrt()) } else { nx as f64 };
+        // The border is a row of nx columns for each neighbour: the model's slab of a square grid with as long a border.
+        let width = if count > 1 { nx as f64 / (count as f64).sqrt() } else { nx as f64 };
         let part = Part { nx: width, ny: (nx * ny) as f64 / width, division: Division::Slabs };
         let here = Machine { memory, ..machine };
-        let iteration = if in_x > 1 { &apart } else { iteration };
         let predict = |share: f64| Prediction::new(iteration, part, nz as f64, count as f64, here, share, precision);
         let share = *share_of_memory.get_or_insert_with(|| predict(1.0).memory / seconds);
         rows.push(Measured {
             method: iteration.name,
             ranks: count,
-            parts,
             grid: [whole.nx, whole.ny, nz],
             iterations,
             an_iteration: seconds,
@@ -314,14 +289,13 @@ fn predicted(report: &ModelReport) -> Table {
 }
 
 fn measured(report: &ModelReport) -> Table {
-    let heads = ["measured", "ranks", "parts", "grid", "iterations", "an iteration", "predicted"];
+    let heads = ["measured", "ranks", "grid", "iterations", "an iteration", "predicted"];
     let mut table = Table::new(heads);
     for row in &report.measured {
         let [nx, ny, nz] = row.grid;
         table.row([
             row.method.to_owned(),
             row.ranks.to_string(),
-            Parts(row.parts).to_string(),
             Shape { nx, ny, nz }.to_string(),
             row.iterations.to_string(),
             Time(row.an_iteration).to_string(),

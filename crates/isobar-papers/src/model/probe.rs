@@ -53,16 +53,16 @@ pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Prec
     Ok(best)
 }
 
-/// Solves with threads as ranks, each of one thread, which divide x and y into these numbers of subdomains.
+/// Solves with threads as ranks, each of one thread, slabs of a grid.
 pub(super) fn solve_on_threads(
-    parts: [usize; 2],
+    ranks: usize,
     shape: Shape,
     method: &str,
     precision: Precision,
 ) -> isobar::Result<Solved> {
-    let worlds = Threads::ranks(parts[0] * parts[1]);
+    let worlds = Threads::ranks(ranks);
     let solved = run_each(worlds.iter().map(|world| (world, world)), |world: &Threads| {
-        let device = Device::Cpu(join(Cpu::new(1)?, Arc::new(world.clone()), parts)?);
+        let device = Device::Cpu(join(Cpu::new(1)?, Arc::new(world.clone())));
         solve(&device, shape, method, precision)
     })?;
     Ok(solved

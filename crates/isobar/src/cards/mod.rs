@@ -14,7 +14,7 @@ use std::time::Instant;
 use isobar_core::backend::copy_bandwidth;
 use isobar_core::build::{Balance, Description};
 use isobar_core::options::Compatibility;
-use isobar_core::prelude::{Backend, Error, Guess, Observer, Outcome, Patch, Result, Shape, Solve, Source, Target};
+use isobar_core::prelude::{Backend, Error, Guess, Observer, Outcome, Result, Shape, Slab, Solve, Source, Target};
 use isobar_core::solver::Progress;
 use isobar_core::team::lock;
 use isobar_cuda::Cuda;
@@ -53,7 +53,7 @@ impl Cards {
         let open = |world: &Threads| {
             let as_communicator: Arc<dyn Communicator> = Arc::new(world.clone());
             let card = Cuda::new(ordinals[world.rank()])?;
-            Ok(Rank { backend: join_cuda(&card, &as_communicator, [1, world.size()])?, world: world.clone() })
+            Ok(Rank { backend: join_cuda(&card, &as_communicator)?, world: world.clone() })
         };
         let worlds = Threads::ranks(ordinals.len());
         Ok(Self { ranks: run_each(worlds.iter().map(|world| (world, world)), open)? })
@@ -61,8 +61,7 @@ impl Cards {
 
     /// Measures the bytes a second that all of them copy, each its part of a vector.
     pub(crate) fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
-        let measure =
-            |rank: &Rank| copy_bandwidth(&rank.backend.alone(), rank.backend.own_columns(shape)?.shape(shape));
+        let measure = |rank: &Rank| copy_bandwidth(&rank.backend.alone(), rank.backend.own_rows(shape)?.shape(shape));
         Ok(self.at_once(measure)?.iter().sum())
     }
 
@@ -92,7 +91,7 @@ impl Cards {
 /// One GPU's share of a solver, or of a stepper.
 struct Part<W> {
     work: W,
-    patch: Patch,
+    rows: Slab,
 }
 
 /// The shares of all GPUs.
@@ -106,8 +105,8 @@ impl<W: Send> Parts<W> {
     /// Makes each share on its GPU.
     fn new(cards: &Cards, shape: Shape, make: impl Fn(&Rank) -> Result<W> + Sync) -> Result<Self> {
         let all = cards.at_once(|rank| {
-            let patch = rank.backend.own_columns(shape)?;
-            Ok(Mutex::new(Part { work: make(rank)?, patch }))
+            let rows = rank.backend.own_rows(shape)?;
+            Ok(Mutex::new(Part { work: make(rank)?, rows }))
         })?;
         Ok(Self { cards: cards.clone(), all, shape })
     }
@@ -136,8 +135,8 @@ impl<W: Send> Parts<W> {
         if matches!(target, Target::Device(_)) {
             return Err(on_a_device());
         }
-        let patches: Vec<Patch> = self.all.iter().map(|part| lock(part).patch).collect();
-        let ranks = self.cards.ranks.iter().zip(&self.all).zip(target.into_parts(&patches)?);
+        let slabs: Vec<Slab> = self.all.iter().map(|part| lock(part).rows).collect();
+        let ranks = self.cards.ranks.iter().zip(&self.all).zip(target.into_parts(&slabs)?);
         run_each(ranks.map(|((rank, part), rows)| (&rank.world, (rank, part, rows))), |(rank, part, rows)| {
             work(&mut lock(part), rows, rank)
         })
@@ -227,7 +226,7 @@ impl<S: OnRanks + Sync> Together<S> {
         work: impl Fn(&mut dyn Solve<S>, Source<'_>, Target<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
         self.parts.check(&[from.shape(), to.shape()])?;
-        self.parts.each_with(to, |part, rows, _| work(&mut *part.work, from.part(part.patch)?, rows)).map(drop)
+        self.parts.each_with(to, |part, rows, _| work(&mut *part.work, from.part(part.rows)?, rows)).map(drop)
     }
 }
 
@@ -240,9 +239,9 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
             // However rank 0 ends, the others must not wait for it.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
             let observe = &mut verdicts.observer(rank.world.rank(), observer);
-            let patch = part.patch;
-            let outcome = part.work.solve(rhs.part(patch)?, rows, guess, observe);
-            outcome.map_err(|error| match about_whole(error, patch) {
+            let own = part.rows;
+            let outcome = part.work.solve(rhs.part(own)?, rows, guess, observe);
+            outcome.map_err(|error| match about_whole(error, own) {
                 cell @ Error::NotFinite { .. } => {
                     let told = Error::invalid("array", cell.to_string());
                     *lock(not_finite) = Some(cell);

@@ -241,7 +241,6 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for Plain<'a, S, T> {
 
 impl<T: Real> Kernel<T> for Solve<'_, T> {
     type Output = [f64; 2];
-    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
@@ -337,7 +336,6 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for Update<'a, S, T> {
 
 impl<T: Real> Kernel<T> for Precondition<'_, T> {
     type Output = [f64; 2];
-    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {

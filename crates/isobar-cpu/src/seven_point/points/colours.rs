@@ -81,7 +81,6 @@ struct FromZero<T> {
 
 impl<T: Real> Kernel<T> for FromZero<T> {
     type Output = ();
-    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {

@@ -16,7 +16,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     pub(super) fn is_streamed(&self, cycle: &PointCycle) -> bool {
         let shape = self.layout.shape();
         let is_large = shape.nz > 1 && shape.cells() > TILES[2].iter().product::<usize>();
-        let is_whole = self.layout.halo() == [0, 0] && !self.layout.has_halo_columns();
+        let is_whole = self.layout.halo() == [0, 0];
         is_large && is_whole && cycle.is_exact(shape, self.periodic)
     }
 

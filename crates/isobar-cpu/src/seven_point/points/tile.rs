@@ -67,8 +67,6 @@ struct First<'a, 't, T> {
 impl<T: Real> Kernel<T> for First<'_, '_, T> {
     /// Σ (f − A u)², and the structure of w.
     type Output = (f64, Weights<T>);
-    // Tiles that are rectangles of a grid divided among ranks are not supported.
-    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output {

@@ -135,7 +135,7 @@ impl Planes {
     /// Returns the planes of a subdomain's rows from the first of `layout`, with `before` more before and `after` more behind: periodically, or as
     /// far as they exist among `count`.
     pub(super) fn new(layout: &Layout, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
-        let [first, rows, before, after] = [layout.origin()[1], rows, before, after].map(|n| n as i32);
+        let [first, rows, before, after] = [layout.first_row(), rows, before, after].map(|n| n as i32);
         let [mut begin, mut end] = [first - before, first + rows + after];
         if !layout.divides_ring() {
             (begin, end) = (begin.max(0), end.min(count as i32));

@@ -1,7 +1,7 @@
 //! Tests of channels, and of exchanges across periodic ends.
 
 use isobar_core::prelude::{Backend, Shape, Slab};
-use isobar_dist::columns::copy_part;
+use isobar_dist::part::copy_part;
 
 use super::*;
 use crate::memory::Buffer;
@@ -119,7 +119,7 @@ fn halo_rows_around_a_ring_of_two() {
             let parts = |turn: usize| {
                 layouts.each_ref().map(|layout| {
                     let mut part = vec![0.0; layout.len_with_halo()];
-                    copy_part(&whole, &of_turn(turn), layout, &mut part);
+                    copy_part(&of_turn(turn), layout, &mut part);
                     part
                 })
             };
