@@ -10,7 +10,7 @@ use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, T
 use isobar_case::{Assembled, Case, Footprint, memory};
 
 use crate::progress::Progress;
-use crate::{Console, Result, compiling, interrupt, ranks, summary};
+use crate::{Console, Failure, Result, compiling, interrupt, ranks, summary};
 
 /// Iterations that load all kernels of a solve on a GPU, before it is timed.
 const WARM_UP: usize = 3;
@@ -74,16 +74,16 @@ fn solve_since(
     is_benchmark: bool,
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
-    let set_up = || {
+    // Files that one rank alone cannot read, before anything that all ranks do together.
+    let read = || {
         let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
         let assembled = assemble(&rows)?;
-        let solver = assembled.matrix.solver(device, &case.solver)?;
         let guess = device.enter(|| case.first_guess_in(&rows))?;
-        let part = Shape { ny: rows.len(), ..shape };
-        Ok((assembled, solver, case.footprint_on(device)?, guess, part))
+        Ok((assembled, guess, case.footprint_on(device)?, Shape { ny: rows.len(), ..shape }))
     };
-    let (assembled, mut solver, footprint, mut solution, part) =
-        ranks::agree(ranks, compiling::watch(console, set_up))?;
+    let (assembled, mut solution, footprint, part) = ranks::agree(ranks, read())?;
+    let set_up = || Ok(assembled.matrix.solver(device, &case.solver)?);
+    let mut solver = ranks::agree(ranks, compiling::watch(console, set_up))?;
     let setup = clock.elapsed().as_secs_f64();
     let mut description = solver.description().clone();
     description.notes.extend_from_slice(solver.unused_options());
@@ -119,14 +119,21 @@ fn solve_since(
     let checks = if found { ranks::checks(ranks, &solution)? } else { Checks::NONE };
     let exact = assembled.exact.as_ref().filter(|_| found);
     let error = exact.map(|exact| ranks::error(ranks, &solution, exact, shape.cells())).transpose()?;
-    if let Some(Together { ranks, .. }) = together.filter(|together| together.on_rank_0) {
+    let flow = assembled.flow().filter(|flow| found && flow.has_open_sides());
+    let mut whole = None;
+    if let Some(Together { ranks, on_rank_0 }) = together.filter(|together| together.on_rank_0 || flow.is_some()) {
         let layers: Vec<_> = (0..ranks.size()).map(|rank| if rank == 0 { 0..shape.nz } else { 0..0 }).collect();
-        solution = ranks::together(Some(ranks), ranks.collect_layers(&solution, shape, &layers))?;
+        let collected = ranks::together(Some(ranks), ranks.collect_layers(&solution, shape, &layers))?;
+        if on_rank_0 {
+            solution = collected;
+        } else {
+            whole = Some(collected);
+        }
     }
-    let flux = match assembled.flow().filter(|_| found && together.is_none()) {
-        Some(flow) => device.enter(|| flow.through_sides(&solution))?.into_iter().collect(),
-        None => BTreeMap::new(),
-    };
+    let flow = flow.filter(|_| ranks::is_first(ranks));
+    let through = flow.map(|flow| device.enter(|| flow.through_sides(whole.as_deref().unwrap_or(&solution))));
+    let flux = ranks::agree(ranks, through.transpose().map_err(Failure::from))?.into_iter().flatten().collect();
+    drop(whole);
     let seconds = Seconds::of_solve(setup, &outcome, clock.elapsed().as_secs_f64());
 
     // Frees memory for the vectors of the bandwidth measurement.

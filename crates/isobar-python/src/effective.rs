@@ -1,7 +1,6 @@
 //! Effective conductivities.
 
-use isobar::Device;
-use isobar::options::{Norm, SolverOptions};
+use isobar::{Device, Sample};
 use isobar::stencil::Axis;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -27,7 +26,7 @@ pub(crate) fn effective(
     device: &str,
     threads: Option<usize>,
 ) -> PyResult<Vec<Found>> {
-    let options = SolverOptions { tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
+    let options = Sample::options(tolerance);
     options
         .validate()
         .map_err(|error| PyValueError::new_err(error.to_string().replacen("solver.tolerance", "tolerance", 1)))?;

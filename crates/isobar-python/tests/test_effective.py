@@ -35,6 +35,38 @@ def test_a_wall_between_good_conductors(much):
     assert found.conductivity == pytest.approx(100 / (99 / much + 1), rel=2e-5)
 
 
+def test_conductors_that_rounding_loses():
+    # Metal squares in an insulator: their potential is lost in rows of 10¹⁵, unless some reach a side or connect both.
+    squares = np.zeros((24, 24), np.uint8)
+    for j, i in np.ndindex(4, 4):
+        squares[6 * j : 6 * j + 4, 6 * i : 6 * i + 4] = 1
+    expected = isobar.effective(squares, {0: 1.0, 1: 1e10}, axis="x", tolerance=1e-8, device="cpu")["x"]
+    assert expected.converged
+    with pytest.warns(isobar.NotConvergedWarning, match="differ by more than 10¹³"):
+        lost = isobar.effective(squares, {0: 1e-12, 1: 1e3}, axis="x", tolerance=1e-8, device="cpu")["x"]
+    assert not lost.converged
+    for table in ({0: 1e-10, 1: 1.0}, {0: 1e-6, 1: 1e3}):
+        found = isobar.effective(squares, table, axis="x", tolerance=1e-8, device="cpu")["x"]
+        assert found.converged and found.conductivity / table[0] == pytest.approx(expected.conductivity, rel=1e-6)
+    squares[3] = 1
+    found = isobar.effective(squares, {0: 1e-12, 1: 1e3}, axis="x", tolerance=1e-8, device="cpu")["x"]
+    plain = isobar.effective(squares, {0: 0.0, 1: 1e3}, axis="x", tolerance=1e-8, device="cpu")["x"]
+    assert found.converged and found.conductivity == pytest.approx(plain.conductivity, rel=1e-6)
+
+
+def test_a_maze_takes_its_iterations():
+    n = 121
+    maze = np.ones((n, n), np.uint8)
+    for count, y in enumerate(range(1, n - 1, 2)):
+        maze[y] = 0
+        maze[y, -1 if count % 2 == 0 else 0] = 1
+    found = isobar.effective(maze, {0: 0.0, 1: 1.0}, axis="y", device="cpu")["y"]
+    assert found.converged
+    # A channel one pixel wide: n pixels in each of its rows, and the doors between them.
+    length = n * (n + 1) // 2 + (n - 1) // 2
+    assert found.conductivity * length == pytest.approx(n / n, rel=0.2)
+
+
 @pytest.mark.parametrize("precision", ["f64", "mixed", "f32"])
 def test_few_cells_around_a_ring(precision):
     problem = isobar.Diffusion(np.ones((5, 1, 1)), boundary={"z": "periodic"})

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -450,6 +451,56 @@ def test_solutions_that_have_changed(rng, shape):
     with pytest.raises(ValueError, match="`out` of another solve"):
         first.gradient(data)
     assert second.gradient(data).kappa.shape == shape
+
+
+def test_what_derivatives_are_computed_from_is_read_only(rng):
+    problem = isobar.Diffusion(rng.uniform(0.5, 2.0, (6, 7)), boundary={"x": 0.0})
+    gradient = isobar.Solver(problem, tolerance=1e-10, device="cpu").solve(problem.rhs(1.0)).gradient(np.ones((6, 7)))
+    for values in (gradient.b, gradient.kappa):
+        with pytest.raises(ValueError, match="read-only"):
+            values *= 2
+    gradient.f[:] = 0
+    assert gradient.f.any()
+
+
+def test_no_coefficient_beside_a_film():
+    # κ_z = 0 in an open cell: the film alone limits the flow through the side for the first bit of κ_z.
+    one, kz = np.ones((2, 1, 1)), np.array([[[1.0]], [[0.0]]])
+
+    def mean(kz):
+        problem = isobar.Diffusion((one, one, kz), boundary={"west": 0.0, "top": {"robin": {"coefficient": 3.0, "value": 1.0}}})
+        return isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(problem.rhs(1.0))
+
+    result = mean(kz)
+    difference = (mean(kz + 1e-7 * (kz == 0)).x.sum() - result.x.sum()) / 1e-7
+    assert result.gradient(np.ones((2, 1, 1))).kappa[2][1, 0, 0] == pytest.approx(difference, rel=1e-5)
+
+
+def test_updates_by_other_threads(rng):
+    kappa = rng.lognormal(size=(12, 12, 12))
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    other, solver, b = problem.replace(2 * kappa), isobar.Solver(problem, tolerance=1e-10, threads=1), problem.rhs(1.0)
+    x, ends = solver.solve(b).x, threading.Event()
+
+    def updates():
+        while not ends.is_set():
+            solver.update(other)
+            solver.update(problem)
+
+    thread = threading.Thread(target=updates)
+    thread.start()
+    try:
+        for _ in range(30):
+            result = solver.solve(b)
+            try:
+                found = result.gradient(b).b
+            except ValueError as error:
+                assert "another thread has updated the solver" in str(error)
+                continue
+            np.testing.assert_allclose(found, x if np.allclose(result.x, x) else x / 2, rtol=1e-6)
+    finally:
+        ends.set()
+        thread.join()
 
 
 def test_solutions_of_several_systems_that_have_changed(rng):

@@ -188,6 +188,32 @@ def test_sources_that_no_solution_gives():
     assert isobar.Solver(problem, compatibility="project").solve(np.ones(SHAPE)).converged
 
 
+def test_rounding_of_sources_in_closed_pockets_is_none():
+    # The last cell is closed off; its sources are rounding of the others.
+    problem = isobar.Diffusion(np.array([1.0, 1.0, 1.0, 0.0, 1.0]), spacing=1.0, boundary={"west": 0.0, "east": {"neumann": 0.3}})
+    solver = isobar.Solver(problem, tolerance=1e-10)
+    assert solver.solve(problem.rhs(np.array([1.0, 1.0, 1.0, 1.0, -(0.1 + 0.2)]))).converged
+    with pytest.raises(ValueError, match="it has no solution"):
+        solver.solve(problem.rhs(np.array([1.0, 1.0, 1.0, 1.0, -0.3001])))
+
+
+def test_masks_and_complex_numbers_are_refused():
+    masked = np.ma.masked_greater(np.array([[1.0, 1.0, 1e6, 1.0]]), 100)
+    labels = np.ma.masked_array(np.ones((3, 3), np.uint8), mask=np.eye(3))
+    for take in (
+        lambda: isobar.effective(labels, {1: 1.0}),
+        lambda: isobar.Diffusion(labels, coefficients={1: 1.0}),
+        lambda: isobar.Heat(masked),
+        lambda: isobar.Heat(np.ones((1, 4)), reaction=masked),
+        lambda: isobar.Diffusion(np.ones((1, 4)), spacing=(1.0, masked[0])),
+    ):
+        with pytest.raises(TypeError, match="a masked array"):
+            take()
+    for kappa in (np.ones((3, 4)) * 1j, np.full((3, 4), "1")):
+        with pytest.raises(TypeError, match="dtype"):
+            isobar.Heat(kappa)
+
+
 def test_active_cells_without_conductances():
     conductances, shift = np.array([1.0, 0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0, 0.0, 1.0])
     alone = isobar.Solver(isobar.Faces(conductances, shift=shift, active=np.ones(5, bool)), tolerance=1e-10)

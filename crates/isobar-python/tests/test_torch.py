@@ -233,6 +233,28 @@ def test_types(rng):
     np.testing.assert_allclose(x.detach().float(), isobar.torch.solve(problem, half.detach().float(), 1.0), rtol=1e-2)
 
 
+def test_negated_views(rng):
+    problem = isobar.Diffusion(np.ones((6, 8)), boundary={"x": 0.0})
+    kappa = torch.ones(6, 8, dtype=torch.float64)
+    f = torch.complex(torch.zeros(6, 8, dtype=torch.float64), -kappa).conj().imag
+    assert f.is_neg() and f[0, 0] == 1
+    assert torch.equal(isobar.torch.solve(problem, kappa, f), isobar.torch.solve(problem, kappa, f.clone()))
+    np.testing.assert_array_equal(problem.rhs(f), problem.rhs(f.clone()))
+    with pytest.raises(TypeError, match="complex128; isobar solves real systems"):
+        isobar.torch.solve(problem, kappa, kappa * 1j)
+
+
+def test_coefficients_without_effect():
+    problem = isobar.Diffusion((np.ones((1, 4, 5)),) * 3, boundary={"west": 1.0, "east": 0.0})
+    kappa, value = tensor(np.ones((1, 4, 5))), tensor(1.0)
+    square = lambda **how: isobar.torch.solve(problem, (kappa, kappa, kappa), 1.0, **how).square().sum()
+    (plain,) = torch.autograd.grad(square(), kappa)
+    (differentiable,) = torch.autograd.grad(square(), kappa, create_graph=True)
+    torch.testing.assert_close(plain, differentiable)
+    square(boundary={"west": value}).backward()
+    assert value.grad > 0
+
+
 def test_misuse(rng):
     problem = isobar.Diffusion(np.ones((6, 7)), boundary={"x": 0.0})
     kappa = tensor(rng.uniform(0.5, 2.0, (6, 7)))

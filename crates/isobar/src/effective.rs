@@ -7,7 +7,7 @@ use isobar_core::build::Balance;
 use isobar_core::execute::for_each_row;
 use isobar_core::large_pages::prefer_large_pages;
 use isobar_core::prelude::{
-    AggregateMap, Axis, Boundary, Coefficient, Diffusion, DiffusionProblem, Execute, Guess, Host, Observer, Outcome,
+    AggregateMap, Axis, Boundary, Coefficient, Diffusion, DiffusionProblem, Execute, Guess, Host, Norm, Observer, Outcome,
     Result, Shape, SolverOptions, Spacing, Stencil, Stop, Target,
 };
 use isobar_core::problem::Phases;
@@ -84,6 +84,12 @@ struct Conducting {
 const CAUTION: f64 = 20.0;
 /// The smallest tolerance that a solve is repeated with.
 const LEAST_TOLERANCE: f64 = 1e-15;
+
+/// Coefficients below this fraction of the largest are lost in the rows of the matrix beside it.
+const LOST: f64 = 1e-13;
+const LOST_CONDUCTORS: &str = "the conductivity may be wrong: coefficients differ by more than 10\u{b9}\u{b3}, and rounding loses the \
+    potential of conductors that touch neither side; lower the largest coefficient to 1e12 times the smallest, which changes the result by less than 1e-11, \
+    or let the smallest be 0";
 
 /// A right-hand side in host memory, or in that of a GPU.
 enum Driven {
@@ -169,6 +175,11 @@ impl Sample {
         Ok(Self { shape, spacing: form.spacing, open, means, porosity, conducting: None })
     }
 
+    /// Returns the options of [`Sample::along`] for a tolerance: mazes of narrow pores take thousands of iterations.
+    pub fn options(tolerance: f64) -> SolverOptions {
+        SolverOptions { tolerance, norm: Norm::Rhs, max_iterations: 20_000, ..SolverOptions::default() }
+    }
+
     /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -226,12 +237,20 @@ impl Sample {
             iterations += outcome.iterations;
             let is_precise = error <= options.tolerance;
             if is_precise || !outcome.converged() || tolerance <= LEAST_TOLERANCE {
-                if !is_precise {
-                    outcome.stop = if outcome.converged() { Stop::Stagnated } else { outcome.stop };
-                    outcome.advice = Some(format!(
-                        "the conductivity may be wrong by {:.0e} of itself: coefficients beside the sides are too large beside it",
-                        error
-                    ));
+                let doubt = if !outcome.converged() {
+                    outcome.advice = outcome.advice.map(|advice| advice.replace("solver.tolerance", "the tolerance"));
+                    None
+                } else if !is_precise {
+                    Some(format!(
+                        "the conductivity may be wrong by {error:.0e} of itself: coefficients beside the sides are too large beside it"
+                    ))
+                } else if !stencil.has_error_estimates() && device.enter(|| has_lost_conductors(&stencil, axis)) {
+                    Some(LOST_CONDUCTORS.to_owned())
+                } else {
+                    None
+                };
+                if doubt.is_some() {
+                    (outcome.stop, outcome.advice) = (Stop::Stagnated, doubt);
                 }
                 outcome.iterations = iterations;
                 found.outcome = Some(outcome);
@@ -290,9 +309,15 @@ impl Sample {
 impl Open {
     /// Returns whether each component connects both sides of an axis.
     fn through(&self, axis: Axis) -> Vec<bool> {
+        let [first, second] = self.reaching(axis);
+        first.into_iter().zip(second).map(|(first, second)| first && second).collect()
+    }
+
+    /// Returns whether each component reaches the lower side of an axis, and whether it reaches the upper one.
+    fn reaching(&self, axis: Axis) -> [Vec<bool>; 2] {
         let Self { cells, components } = self;
         if components.is_whole() {
-            return vec![true];
+            return [vec![true], vec![true]];
         }
         let (d, shape) = (axis as usize, components.shape());
         let last = shape.extents()[d] - 1;
@@ -302,7 +327,7 @@ impl Open {
             Cells::Phases(_) => true,
         };
         let Shape { nx, ny, nz } = shape.faces_on_side(axis);
-        let [first, second] = [0, last].map(|place| {
+        [0, last].map(|place| {
             let reached: Vec<AtomicBool> = (0..components.count()).map(|_| AtomicBool::new(false)).collect();
             Host.for_each(&mut vec![(); ny * nz], |row, ()| {
                 for i in 0..nx {
@@ -317,9 +342,8 @@ impl Open {
                     }
                 }
             });
-            reached
-        });
-        first.into_iter().zip(second).map(|(first, second)| first.into_inner() && second.into_inner()).collect()
+            reached.into_iter().map(AtomicBool::into_inner).collect()
+        })
     }
 
     /// Returns the part of the volume that some components have.
@@ -356,6 +380,21 @@ impl Open {
         let stencil = problem.stencil()?.with_known(Arc::new(move |n| phases.of_cell(n)));
         Ok((stencil.with_components(&components), Some(problem)))
     }
+}
+
+/// Returns whether some conductors reach neither side of an axis and none connects both: rounding may then lose a potential on which the
+/// result depends. Conductors are the cells whose coefficients are not [`LOST`] beside the largest.
+fn has_lost_conductors(stencil: &Diffusion, axis: Axis) -> bool {
+    let shape = stencil.shape();
+    let largest_of = |at| Axis::ALL.iter().map(|&axis| stencil.half(axis, at)).fold(0.0, f64::max);
+    let mut kappa: Vec<f64> = shape.places().map(largest_of).collect();
+    let largest = kappa.iter().copied().fold(0.0, f64::max);
+    kappa.iter_mut().for_each(|kappa| *kappa = f64::from(u8::from(*kappa > LOST * largest)));
+    let Ok(conductors) = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa)).stencil() else { return false };
+    let components = conductors.components(&Host).map_or_else(|| AggregateMap::whole(shape), |found| found.all);
+    let [first, second] = Open { cells: Cells::Matrix(Box::new(conductors)), components }.reaching(axis);
+    let reach = || first.iter().zip(&second);
+    reach().any(|(first, second)| !first && !second) && !reach().any(|(first, second)| *first && *second)
 }
 
 /// Returns a problem without coefficients, with closed sides.

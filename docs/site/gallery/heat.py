@@ -13,7 +13,7 @@ heat = isobar.Heat(kappa, spacing=1 / 64, boundary={"west": 1.0})
 steps = heat.steps(0.0, dt=0.01, end_time=1.2, scheme="backward-euler", tolerance=1e-8)
 
 figure, axes = plt.subplots(figsize=(6, 2.8))
-image = axes.imshow(steps.u, extent=(0, 2, 0, 1), vmin=0, vmax=1, cmap="inferno")
+image = axes.imshow(steps.u, extent=(0, 2, 0, 1), vmin=0, vmax=1, cmap="inferno", origin="lower")
 axes.contour(kappa, levels=(0.5,), extent=(0, 2, 0, 1), colors="c", linewidths=0.8)
 figure.colorbar(image, ax=axes, label="temperature")
 figure.draw_without_rendering()

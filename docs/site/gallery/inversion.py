@@ -56,7 +56,7 @@ print(f"heads in the wells are met to {np.sqrt(np.mean(left**2)):.4f}; ln κ cor
 
 figure, (first, second, third) = plt.subplots(1, 3, figsize=(11, 3.6))
 for axes, field, title in ((first, truth, "ln κ, the truth"), (second, estimate, "ln κ from 20 heads")):
-    image = axes.imshow(field, vmin=-2.5, vmax=2.5, cmap="RdBu_r")
+    image = axes.imshow(field, vmin=-2.5, vmax=2.5, cmap="RdBu_r", origin="lower")
     axes.plot(i, j, "o", markersize=4, markerfacecolor="w", markeredgecolor="k")
     axes.set(title=title, xticks=[], yticks=[])
 figure.colorbar(image, ax=(first, second), shrink=0.8)

@@ -28,6 +28,6 @@ left.legend(loc="lower left")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", isobar.NotConvergedWarning)
     u = early.solve(b).x
-right.imshow(u, cmap="magma")
+right.imshow(u, cmap="magma", origin="lower")
 right.set(title="u after 3 cycles of 32", xticks=(), yticks=())
 figure.savefig("jacobi.png")

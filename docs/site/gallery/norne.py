@@ -19,9 +19,9 @@ extent = (0, 46 * 80e-3, 0, 112 * 80e-3)  # km
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 6))
 rock = np.where(active, permeability, np.nan)[layer]
-image = left.imshow(np.log10(rock), extent=extent, cmap="cividis")
+image = left.imshow(np.log10(rock), extent=extent, cmap="cividis", origin="lower")
 figure.colorbar(image, ax=left, label="log₁₀ of the permeability (mD)")
-image = right.imshow(pressure[layer], extent=extent, cmap="RdBu_r", vmin=-largest, vmax=largest)
+image = right.imshow(pressure[layer], extent=extent, cmap="RdBu_r", vmin=-largest, vmax=largest, origin="lower")
 figure.colorbar(image, ax=right, label="pressure (bar)")
 for j, name in ((15, "injector"), (70, "producer")):
     right.plot(10.5 * 80e-3, (j + 0.5) * 80e-3, "k^", markersize=5)

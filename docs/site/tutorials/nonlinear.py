@@ -62,7 +62,7 @@ assert difference < 1e-3
 
 figure, axes = plt.subplots(1, 3, sharey=True, figsize=(9, 3.2))
 for ax, (time, state) in zip(axes, states.items()):
-    image = ax.imshow(state, extent=(0, 1, 0, 1), cmap="inferno", vmin=0, vmax=1)
+    image = ax.imshow(state, extent=(0, 1, 0, 1), cmap="inferno", vmin=0, vmax=1, origin="lower")
     ax.contour(state, levels=np.linspace(0.1, 0.9, 9), extent=(0, 1, 0, 1), colors="w", linewidths=0.5)
     ax.set(title=f"t = {time}", xticks=(), yticks=())
 figure.colorbar(image, ax=axes, label="temperature")

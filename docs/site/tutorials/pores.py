@@ -4,7 +4,7 @@ import isobar
 import matplotlib.pyplot as plt
 import numpy as np
 
-# The image: grains, drawn here so that nothing has to be downloaded. Your own: plt.imread("rock.png"), or a .npy file.
+# The image: grains, drawn here so that nothing has to be downloaded. Your own: np.asarray(PIL.Image.open("rock.png").convert("L")) > 128, or np.load("rock.npy").
 ny, nx = 300, 600
 rng = np.random.default_rng(11)
 y, x = np.mgrid[:ny, :nx] + 0.5
@@ -35,8 +35,8 @@ vx, vy = (flow_x[:, 1:] + flow_x[:, :-1]) / 2, (flow_y[1:] + flow_y[:-1]) / 2
 speed = np.hypot(vx, vy)
 
 figure, axes = plt.subplots(figsize=(9, 4.6))
-shown = axes.imshow(np.where(is_pore, along_x, np.nan), extent=(0, nx, 0, ny), cmap="viridis", vmin=0, vmax=1)
-axes.imshow(np.where(is_pore, np.nan, 0.0), extent=(0, nx, 0, ny), cmap="gray", vmin=0, vmax=3)
+shown = axes.imshow(np.where(is_pore, along_x, np.nan), extent=(0, nx, 0, ny), origin="lower", cmap="viridis", vmin=0, vmax=1)
+axes.imshow(np.where(is_pore, np.nan, 0.0), extent=(0, nx, 0, ny), origin="lower", cmap="gray", vmin=0, vmax=3)
 still = ~is_pore | (speed < 1e-7)
 axes.streamplot(
     x[0], y[:, 0], np.ma.masked_array(vx, still), np.ma.masked_array(vy, still),

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use isobar::options::{Norm, SolverOptions};
 use isobar::problem::{Coefficient, DiffusionProblem, LabelTable, Phases, Spacing};
 use isobar::stencil::Axis;
 use isobar::{Device, Effective, Sample, Shape};
@@ -24,7 +23,7 @@ use crate::{Console, Failure, INTERRUPTED, NOT_CONVERGED, Result, SUCCESS, Table
 /// # Errors
 /// The image cannot be read, a system cannot be solved, or a file cannot be written.
 pub fn run(args: &EffectiveArgs) -> Result<u8> {
-    let options = SolverOptions { tolerance: args.tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
+    let options = Sample::options(args.tolerance);
     options
         .validate()
         .map_err(|error| Failure::new(error.to_string().replacen("solver.tolerance", "--tolerance", 1)))?;

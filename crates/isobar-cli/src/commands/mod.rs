@@ -11,12 +11,15 @@ pub mod scaling;
 pub mod solve;
 mod writer;
 
+use isobar::Stop;
+
 use crate::run::Run;
 use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, interrupt};
 
 /// Returns the exit status of a solve.
 fn status(run: &Run) -> u8 {
-    if interrupt::requested() {
+    // Another rank may have received the signal.
+    if interrupt::requested() || run.outcome.stop == Stop::Interrupted {
         INTERRUPTED
     } else if run.outcome.converged() {
         SUCCESS

@@ -261,8 +261,8 @@ fn ranks_must_agree(mpi: &Mpi) {
     let first = ["-n", "2", "isobar", "solve", &panel, ":", "-n", "1", "isobar", "solve"];
     let with = |last: &[&str]| mpiexec(mpi, &[&first, last].concat());
     assert_fails(&with(&["nothing.toml"]), "rank 2 of 3: nothing.toml: no such file");
-    assert_fails(&with(&[&other]), "rank 2 of 3: the version of isobar, or the case: not the same as on rank 0");
-    assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, or the case");
+    assert_fails(&with(&[&other]), "rank 2 of 3: the version of isobar, the case, or its files: not the same as on rank 0");
+    assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, the case, or its files");
 }
 
 /// Returns the processes of a job on this case, each with its rank.

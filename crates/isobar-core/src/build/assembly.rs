@@ -416,7 +416,10 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     /// Fails where the lines of the grid cannot be a batch.
     fn check_batch(&self) -> Result<()> {
         let Shape { ny, nz, .. } = self.stencil.shape();
-        let message = if nz > 1 {
+        let ranks = self.backend.device().ranks;
+        let message = if ranks > 1 {
+            format!("on {ranks} ranks, each of which would stop by its own lines; run on one")
+        } else if nz > 1 {
             format!("lines of a grid of {nz} layers; put them side by side in y: grid.nz = 1, grid.ny = {}", ny * nz)
         } else if !self.stencil.has_lines_apart() {
             "lines along x are coupled in y, or coefficients are on a device; use diffusion.coefficient_y = 0.0, or batch = \

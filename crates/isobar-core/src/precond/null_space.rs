@@ -43,6 +43,8 @@ struct Found<B: AggregateBackend> {
 const NORM: Scalar = Scalar::new(0);
 /// A part of the right-hand side below this fraction of the tolerance is rounding.
 pub(crate) const NEGLIGIBLE: f64 = 0.1;
+/// Sources of a component below this fraction of the right-hand side may be rounding of it, as those of A x are where x is constant.
+const UNJUDGED: f64 = 64.0 * f64::EPSILON;
 /// The relative rounding error of a right-hand side that is removed completely.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
@@ -200,10 +202,10 @@ impl<B: AggregateBackend> Found<B> {
         let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
         let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
         let relative = if norm > 0.0 { total / norm } else { 0.0 };
-        // The unbalanced part relative to the sources of a component, or to all of b if there is only one.
+        // The unbalanced part relative to the sources of a component, or to all of b if there is only one; 0 where it is rounding of b.
         let share = |component: usize| {
-            let own = norms.as_ref().map_or(norm, |norms| norms[component]);
-            if own > 0.0 { component_norm(component) / own } else { 0.0 }
+            let (off, own) = (component_norm(component), norms.as_ref().map_or(norm, |norms| norms[component]));
+            if own > 0.0 && off > UNJUDGED * norm { off / own } else { 0.0 }
         };
         let worst = (0..self.sizes.len()).max_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0);
         if share(worst).max(relative) > NEGLIGIBLE * tolerance && compatibility == Compatibility::Require {

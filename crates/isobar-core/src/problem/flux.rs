@@ -101,17 +101,22 @@ impl Flow<'_> {
     /// # Errors
     /// See [`Flow::faces`].
     pub fn through_sides(&self, u: &[f64]) -> Result<Vec<(&'static str, f64)>> {
-        let mut totals = Vec::new();
-        for (axis, names) in Axis::ALL.into_iter().zip(SIDES) {
-            for (n, name) in names.into_iter().enumerate() {
-                match self.boundary[axis as usize][n] {
-                    Boundary::Neumann(0.0) if self.side_fields[axis as usize][n].value.is_none() => {}
-                    Boundary::Periodic => {}
-                    _ => totals.push((name, self.through(u, axis, n == 1)?)),
-                }
-            }
-        }
-        Ok(totals)
+        self.open_sides().map(|(axis, n, name)| Ok((name, self.through(u, axis, n == 1)?))).collect()
+    }
+
+    /// Returns whether any side is neither closed nor periodic.
+    pub fn has_open_sides(&self) -> bool {
+        self.open_sides().next().is_some()
+    }
+
+    /// Returns the sides that are neither closed nor periodic: axis, 0 for the lower and 1 for the upper, and name.
+    fn open_sides(&self) -> impl Iterator<Item = (Axis, usize, &'static str)> {
+        let all = Axis::ALL.into_iter().zip(SIDES).flat_map(|(axis, [lower, upper])| [(axis, 0, lower), (axis, 1, upper)]);
+        all.filter(|&(axis, n, _)| match self.boundary[axis as usize][n] {
+            Boundary::Neumann(0.0) => self.side_fields[axis as usize][n].value.is_some(),
+            Boundary::Periodic => false,
+            _ => true,
+        })
     }
 
     /// Computes ½ Σ T (Δu)² over all faces, with the differences to given values on the sides: ½ ∫ κ |∇u|².

@@ -356,7 +356,7 @@ KERNEL(gradient, __launch_bounds__(256))(const Form* of, const __grid_constant__
                     if (side.kind == NEUMANN || !cell.is_active()) continue;
                     Face face = cell.face(form, d, side);
                     // A film is in series with half a cell, and does not change.
-                    double share = side.kind == DIRICHLET ? 1.0 : face.half > 0 ? face.film / (face.half + face.film) : 0.0;
+                    double share = side.kind == DIRICHLET ? 1.0 : face.half + face.film > 0 ? face.film / (face.half + face.film) : 0.0;
                     sum += lambda * ((moves_rhs ? face.value : 0.0) - own) * share * share;
                     continue;
                 }

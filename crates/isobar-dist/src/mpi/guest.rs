@@ -117,8 +117,11 @@ impl<H: Handle> Guest<H> {
     }
 }
 
-/// Fails on a thread that may not use MPI.
+/// Fails on a thread that may not use MPI, and after `MPI_Finalize`.
 fn require_thread<H: Handle>(mpi: &Mpi<H>, is_bound: bool) -> Result<()> {
+    if !is_running(mpi)? {
+        return Err(failure("the program has called MPI_Finalize already; call before it".into()));
+    }
     if is_bound && mpi.ask("MPI_Is_thread_main", mpi.is_thread_main)? == 0 {
         return Err(failure(
             "the program has allowed MPI the thread that started it alone; call from that one, or start MPI by MPI_Init_thread \

@@ -106,6 +106,17 @@ def on_host(array) -> np.ndarray:
     return np.asarray(array)
 
 
+def check_real(values, what: str) -> None:
+    """Raise for an array of NumPy with a mask, with complex numbers, or with none at all."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
+    kind = getattr(getattr(values, "dtype", None), "kind", "f")
+    if kind == "c":
+        raise TypeError(f"{what}: dtype {values.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
+    if kind not in "fiubV":
+        raise TypeError(f"{what}: dtype {values.dtype}; use float64 or float32")
+
+
 def like_library(values: np.ndarray, beside):
     """Convert values to an array with the library, type and device of another one."""
     library = library_of(beside)
@@ -133,9 +144,9 @@ def readable_on_host(value, what: str) -> Handle:
 
 def labels(value, what: str) -> np.ndarray:
     """Return an image of labels in host memory, as an aligned integer array in C order that keeps its type."""
+    if isinstance(value, np.ma.MaskedArray):
+        check_real(value, what)
     image = on_host(value)
-    if isinstance(image, np.ma.MaskedArray):
-        raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
     if image.dtype.kind not in "iub":
         raise TypeError(f"{what}: dtype {image.dtype}; labels must be integers: use its astype(numpy.uint8), or omit coefficients")
     if not 1 <= image.ndim <= 3 or image.size == 0:
@@ -221,8 +232,7 @@ def _counted(shape, what: str, most: int) -> None:
 
 
 def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Handle:
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
+    check_real(array, what)
     interface = array.__array_interface__
     kind = _KINDS.get(interface["typestr"])
     strides = interface["strides"]
@@ -230,8 +240,6 @@ def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Ha
     size = array.dtype.itemsize
     aligned = kind is not None and pointer % size == 0 and (strides is None or all(s % size == 0 for s in strides))
     if not aligned:
-        if np.iscomplexobj(array):
-            raise TypeError(f"{what}: dtype {array.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{what}: dtype {array.dtype}; use float64 or float32")
         if not copy:
@@ -245,8 +253,12 @@ def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Ha
 
 
 def _dlpack(array, what: str, most: int = 3) -> Handle:
-    # A tensor that requires a gradient cannot be exported.
-    source = array.detach() if library_of(array) == "torch" and array.requires_grad else array
+    source = array
+    if library_of(array) == "torch":
+        # A tensor that requires a gradient cannot be exported; one that is negated lazily would be exported without its sign.
+        source = (array.detach() if array.requires_grad else array).resolve_neg()
+        if source.dtype.is_complex:
+            raise TypeError(f"{what}: dtype {array.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
     kind, _ = source.__dlpack_device__()
     if kind not in _CPU + _CUDA:
         raise TypeError(f"{what}: DLPack device type {int(kind)}; use the CPU or CUDA")

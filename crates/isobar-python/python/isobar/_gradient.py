@@ -55,7 +55,7 @@ class Gradient:
 
     def __init__(self, problem, result, b, adjoint, fixed_b):
         self._problem, self._result, self._fixed_b, self._parts = problem, result, fixed_b, None
-        self.b, self.adjoint = b, adjoint
+        self.b, self.adjoint = _read_only(b), adjoint
 
     @property
     def _x(self):
@@ -63,11 +63,14 @@ class Gradient:
 
     @property
     def kappa(self) -> Any:
-        """∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 where κ = 0, because closed cells stay closed."""
+        """∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 in closed cells and through faces between closed cells, which stay closed.
+
+        Read-only arrays of NumPy, like `b`: other derivatives are computed from it.
+        """
         if self._parts is None:
             there = self._on_gpu()
             if there is None:
-                self._parts = pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)
+                self._parts = [_read_only(each) for each in pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)]
             else:
                 self._parts = there.pulled_back(self._x, self.b, self._fixed_b, self._problem.shape)
         return self._parts[0] if len(self._parts) == 1 else tuple(self._parts)
@@ -151,6 +154,15 @@ class Gradient:
         return f"<isobar.Gradient {tuple(self.b.shape)}: b, kappa, reaction, f, side, spacing, faces>"
 
 
+def _read_only(array):
+    """Return a view of an array of NumPy that cannot be written, and other arrays as they are."""
+    if not isinstance(array, np.ndarray):
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def pulled_back(problem, x, adjoint, fixed_b=False):
     """Return derivatives with respect to each κ from a solution and its adjoint on the host."""
     shape = problem._cells
@@ -188,6 +200,8 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
     if result.steps is not None:
         raise TypeError("gradient() needs the result of one linear solve; for time steps use Heat.gradient")
     reference, problem, made_with, _ = result._origin
+    if made_with is None:
+        raise ValueError("gradient(): another thread has updated the solver during this solve, so that its problem is not known; give each thread a solver")
     # Coefficients on a GPU are those of diffusion, whose matrix is symmetric: the host needs no copy to find that out.
     if problem._on_gpu is None and not problem._system.is_symmetric:
         raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
@@ -206,6 +220,9 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
         # A constant that is free has no derivative.
         try:
             adjoint = solver._solve(rhs.array, projects=True)
+            if adjoint._origin[1:3] != (problem, made_with):
+                # Another thread has updated it meanwhile.
+                adjoint = Solver(problem, **made_with)._solve(rhs.array, projects=True)
         except ValueError as error:
             raise ValueError(str(error).replace("the right-hand side", "xbar")) from None
         if adjoint.converged:

@@ -7,7 +7,7 @@ from typing import Mapping
 
 import numpy as np
 
-from isobar._arrays import Handle, fitted, labels, readable_on_host
+from isobar._arrays import Handle, check_real, fitted, labels, readable_on_host
 from isobar._gradient import SIDES
 
 
@@ -117,9 +117,11 @@ def _widths(spacing, shape):
     axes = "zyx"[3 - len(shape) :]
     widths = []
     for n, axis, each in zip(shape, axes, spacing):
+        if isinstance(each, np.ma.MaskedArray):
+            check_real(each, "spacing")
         try:
             values = np.asarray(each)
-            if values.dtype.kind == "U":
+            if values.dtype.kind in "Uc":
                 raise TypeError
             values = values.astype(np.float64)
         except (TypeError, ValueError):

@@ -114,7 +114,7 @@ class Residual:
                 if kind == "robin":
                     # Unlike that of two cells, it has a derivative with respect to a coefficient of 0.
                     film = 0 * tie + constant(coefficient) * area
-                    tie = tie * film / xp.where(tie > 0, tie + film, 1.0)
+                    tie = tie * film / xp.where(tie + film > 0, tie + film, 1.0)
                 yield end, tie, value, None
         yield from self._points(xp, [fields[n] for n in _ALONG[len(fields)]], widths)
 

@@ -75,6 +75,8 @@ class Solver:
             raise TypeError(f"problem: {what} is not a linear system{hint}")
         threads = check_place(device, threads)
         self._problem = problem
+        # How many updates have begun and ended, for solves of other threads.
+        self._updates = 0
         self._made_with = {"method": method, "device": device, "tolerance": tolerance, "threads": threads, "norm": norm, **options}
         asked = {"method": method, "tolerance": tolerance, "norm": norm, **options}
         asked = {key: value for key, value in asked.items() if value is not None}
@@ -149,7 +151,7 @@ class Solver:
 
     def _solve(self, b, x0=None, out=None, progress=None, projects=False) -> Result | Results:
         """Solve without issuing a warning. If it `projects`, the part of one b that A cannot produce is removed."""
-        problem, most = self._problem, len(self.shape) + 1
+        updates, problem, most = self._updates, self._problem, len(self.shape) + 1
         given = readable(b, "b", max(most, 3))
         several = len(given.shape) == most
         fit, shape = (systems, problem.shape) if several else (fitted, problem._cells)
@@ -189,7 +191,8 @@ class Solver:
             target.array[len(outcome) :] = 0
         found = native(target, given) if out is None else out
         sampled = sample(found, several)
-        origin = lambda of_x: (weakref.ref(self), problem, self._made_with, of_x)
+        made_with = self._made_with if updates == self._updates and updates % 2 == 0 else None
+        origin = lambda of_x: (weakref.ref(self), problem, made_with, of_x)
         if not several:
             return Result(found, outcome, self._tolerance, origin=origin(sampled))
         samples = [None] * len(outcome) if sampled is None else sampled
@@ -278,14 +281,18 @@ class Solver:
         if problem._cells != self._problem._cells:
             raise ValueError(f"problem has shape {problem.shape}, and the solver's is {self.shape}; make a new solver")
         system, _ = problem._native(self._device)
+        self._updates += 1
         try:
-            self._solver.update(system)
-        except ValueError:
-            if system is problem.__dict__.get("_system"):
-                raise
-            # The solver was made from coefficients on the host, or needs them there.
-            self._solver.update(problem._system)
-        self._problem = problem
+            try:
+                self._solver.update(system)
+            except ValueError:
+                if system is problem.__dict__.get("_system"):
+                    raise
+                # The solver was made from coefficients on the host, or needs them there.
+                self._solver.update(problem._system)
+            self._problem = problem
+        finally:
+            self._updates += 1
 
     def as_linear_operator(self) -> Any:
         """Return A as a `scipy.sparse.linalg.LinearOperator` on flat vectors.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import Handle, fitted, like, on_host, readable, readable_on_host, writable
+from isobar._arrays import Handle, check_real, fitted, like, on_host, readable, readable_on_host, writable
 from isobar._options import number, to_json, whole
 from isobar._inputs import diffusion, directions
 from isobar._problems import Boundary, Problem
@@ -67,9 +67,9 @@ class Heat:
         wells: Sequence[dict[str, Any]] = (),
     ):
         # Copies, because the arrays are read again when steps begin and the caller may change them.
-        fields = tuple(_copy(field) for field in directions(kappa))
+        fields = tuple(_copy(field, "kappa") for field in directions(kappa))
         self._given, self._dimensions, self._kept = diffusion(
-            fields if len(fields) > 1 else fields[0], spacing, boundary, _copy(active), _copy(reaction), sources, wells
+            fields if len(fields) > 1 else fields[0], spacing, boundary, _copy(active, "active"), _copy(reaction, "reaction"), sources, wells
         )
         self._full = self._given["kappa"][0][1]
         self._full = (1,) * (3 - len(self._full)) + tuple(self._full)
@@ -77,7 +77,7 @@ class Heat:
         if source is not None:
             if np.ndim(source) == 0:
                 source = np.full(self.shape, number(source, "source"))
-            self._source = readable_on_host(_copy(source), "source")
+            self._source = readable_on_host(_copy(source, "source"), "source")
             fitted(self._source, self._full, "source")
         # Invalid input raises here.
         self._system = _isobar.System.diffusion(self._given)
@@ -343,5 +343,10 @@ def _checked(dt, end_time, scheme, step_tolerance):
     return number(dt, "dt"), number(end_time, "end_time"), scheme, step_tolerance
 
 
-def _copy(values):
-    return None if values is None else np.array(on_host(values), dtype=np.float64)
+def _copy(values, what):
+    if values is None:
+        return None
+    check_real(values, what)
+    array = on_host(values)
+    check_real(array, what)
+    return np.array(array, dtype=np.float64)

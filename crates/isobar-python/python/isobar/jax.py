@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isobar import _isobar
+from isobar._arrays import check_real
 from isobar._functional import call_of
 from isobar._geometry import packed, unpacked
 from isobar._inputs import check_directions
@@ -82,6 +83,7 @@ def solve(
     dtype = jnp.result_type(float, fields[0])
 
     def of_cells(values, what):
+        check_real(values, what)
         values = jnp.asarray(values, dtype)
         if values.ndim and values.shape != call.shape:
             raise ValueError(f"{what} has shape {values.shape}; the problem's is {call.shape}")

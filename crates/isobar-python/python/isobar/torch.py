@@ -67,7 +67,7 @@ def solve(
 
     x has the type and device of κ; the solve is in double precision. A backward pass takes one more solve. Tensors on a GPU stay there, ordered by
     torch's current stream; with ``failure="nan"`` they pass through host memory.
-    ``torch.compile`` does not compile the call.
+    ``torch.compile`` does not compile the call; ``torch.func`` and forward-mode derivatives are not supported (`isobar.jax` has both).
     """
     call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
@@ -82,6 +82,10 @@ def solve(
     def of_cells(values, what):
         if not isinstance(values, torch.Tensor):
             values = torch.full((), values, dtype=own, device=place) if isinstance(values, (int, float)) else torch.as_tensor(values)
+        if values.is_complex():
+            raise TypeError(f"{what}: dtype {values.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
+        # PyTorch negates parts of conjugates lazily, which memory does not show.
+        values = values.resolve_neg()
         if values.dtype != own or values.device != place:
             values = values.to(place, own)
         if values.shape == call.shape:
@@ -151,6 +155,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx, xbar):
         x, f, *rest = ctx.saved_tensors
+        xbar = xbar.resolve_neg()
         reaction, geometry = (rest.pop(0) if is_given else None for is_given in ctx.has)
         kappa, needs = rest, ctx.needs_input_grad[2:]
         # First derivatives are the native part's.
@@ -172,7 +177,9 @@ class _Solve(torch.autograd.Function):
             residual = unpacked(ctx.call.residual, inputs[2])
             tested = residual.tested(residual.operations("torch"), inputs[3:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
         wanted = [each for each, is_needed in zip(inputs, needs) if is_needed and each is not None]
-        found = iter(torch.autograd.grad(tested, wanted, create_graph=torch.is_grad_enabled()) if wanted else ())
+        # κ of a direction with one cell may have no effect.
+        how = {"create_graph": torch.is_grad_enabled(), "allow_unused": True, "materialize_grads": True}
+        found = iter(torch.autograd.grad(tested, wanted, **how) if wanted else ())
         by_inputs = [next(found) if is_needed and each is not None else None for each, is_needed in zip(inputs, needs)]
         if not ctx.driven and needs[0]:
             by_inputs[0] = adjoint

@@ -116,10 +116,14 @@ impl<'a> Run<'a> {
         ranks: Option<&'a Ranks>,
     ) -> Result<Self> {
         let clock = Instant::now();
-        case.require_memory(device)?;
-        let Parts { heat: problem, fingerprint, mesh, initial } = device.enter(|| heat.parts())?;
+        // Files that one rank alone cannot read, before anything that all ranks do together.
+        let read = || {
+            case.require_memory(device)?;
+            let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
+            Ok((device.enter(|| heat.parts())?, restart))
+        };
+        let (Parts { heat: problem, fingerprint, mesh, initial }, restart) = ranks::agree(ranks, read())?;
         let mut options = case.solver.clone();
-        let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let mut plain = None;
         // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
         let is_open = options.leaves_step_preconditioner() && !device.divides_grids();

@@ -150,7 +150,7 @@ impl DiffusionProblem {
                 Boundary::Robin { coefficient, value: outside } => {
                     // The half cell is in series with the film, whose conductance κ does not change.
                     let (half, film) = (self.half(axis, at), coefficient * self.area(axis, at));
-                    let share = if half > 0.0 { film / (half + film) } else { 0.0 };
+                    let share = if half + film > 0.0 { film / (half + film) } else { 0.0 };
                     pair.by_tie(start + i, outside) * share * share * self.by_kappa(axis, at)
                 }
                 Boundary::Neumann(_) | Boundary::Periodic => 0.0,
