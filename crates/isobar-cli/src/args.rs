@@ -173,6 +173,10 @@ pub struct EffectiveArgs {
     #[arg(long, value_enum, default_value = "all")]
     pub axis: AxisChoice,
 
+    /// Widths of cells, in the order of the array: z, y, x, or y, x of one page [default: cells are cubes]
+    #[arg(long, value_name = "DZ,DY,DX", value_delimiter = ',', value_parser = width)]
+    pub spacing: Vec<f64>,
+
     /// Tolerance of the relative residual, and of the estimated relative error of the conductivity, which is usually far smaller
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
     pub tolerance: f64,
@@ -192,6 +196,12 @@ pub struct EffectiveArgs {
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Parses a width of cells.
+fn width(text: &str) -> Result<f64, String> {
+    let width = text.trim().parse().ok().filter(|width: &f64| width.is_finite() && *width > 0.0);
+    width.ok_or_else(|| "use positive numbers, as in 2.5,1,1".to_owned())
 }
 
 /// `--axis`

@@ -1,7 +1,7 @@
 //! Effective conductivities.
 
-use isobar::{Device, Sample};
 use isobar::stencil::Axis;
+use isobar::{Device, Sample};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

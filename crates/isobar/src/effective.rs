@@ -7,8 +7,8 @@ use isobar_core::build::Balance;
 use isobar_core::execute::for_each_row;
 use isobar_core::large_pages::prefer_large_pages;
 use isobar_core::prelude::{
-    AggregateMap, Axis, Boundary, Coefficient, Diffusion, DiffusionProblem, Execute, Guess, Host, Norm, Observer, Outcome,
-    Result, Shape, SolverOptions, Spacing, Stencil, Stop, Target,
+    AggregateMap, Axis, Boundary, Coefficient, Diffusion, DiffusionProblem, Execute, Guess, Host, Norm, Observer,
+    Outcome, Result, Shape, SolverOptions, Spacing, Stencil, Stop, Target,
 };
 use isobar_core::problem::Phases;
 use isobar_cuda::Cuda;

@@ -115,7 +115,8 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
 /// Reads the image, and finds its open cells and their connected components.
 fn sample(args: &EffectiveArgs) -> Result<Sample> {
     let Image { shape: [nz, ny, nx], values, is_whole } = image::read(&args.image)?;
-    let (shape, spacing) = (Shape::new(nx, ny, nz), [1.0; 3].map(Spacing::Uniform));
+    let shape = Shape::new(nx, ny, nz);
+    let spacing = widths(args, shape)?.map(Spacing::Uniform);
     let found = match kappa(args, shape, values, is_whole)? {
         Kappa::Phases(phases) => Sample::of_phases(phases, spacing),
         Kappa::Cells(kappa) => {
@@ -124,6 +125,20 @@ fn sample(args: &EffectiveArgs) -> Result<Sample> {
         }
     };
     found.map_err(|error| named(args, error))
+}
+
+/// Returns the widths of cells in x, y and z.
+fn widths(args: &EffectiveArgs, shape: Shape) -> Result<[f64; 3]> {
+    match args.spacing[..] {
+        [] => Ok([1.0; 3]),
+        [dz, dy, dx] => Ok([dx, dy, dz]),
+        [dy, dx] if shape.nz == 1 => Ok([dx, dy, 1.0]),
+        ref other => Err(Failure::new(format!(
+            "--spacing: {} for an image of {shape} cells; give one for each direction, in the order z, y, x{}",
+            plural(other.len(), "width"),
+            if shape.nz == 1 { ", or y, x" } else { "" }
+        ))),
+    }
 }
 
 /// κ of an image.
@@ -255,10 +270,12 @@ fn write(
     let Some(outcome) = &found.outcome else { return Ok(()) };
     let Shape { nx, ny, nz } = shape;
     let cells = [nx, ny, nz];
+    let widths = widths(args, shape)?;
+    let along = |d: usize, n: usize, offset: f64| (0..n).map(|m| (m as f64 + offset) * widths[d]).collect();
     let mesh = Mesh {
-        centres: cells.map(|n| (0..n).map(|m| m as f64 + 0.5).collect()),
-        faces: cells.map(|n| (0..=n).map(|m| m as f64).collect()),
-        spacing: Some([1.0; 3]),
+        centres: [0, 1, 2].map(|d| along(d, cells[d], 0.5)),
+        faces: [0, 1, 2].map(|d| along(d, cells[d] + 1, 0.0)),
+        spacing: Some(widths),
         ..Mesh::unit(cells)
     };
     // u is exactly 0 where nothing flows.

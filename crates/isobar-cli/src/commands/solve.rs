@@ -44,7 +44,10 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let version = env!("CARGO_PKG_VERSION");
     // What is written decides what ranks collect.
     let files = (&args.output, &args.plot);
-    ranks.require_same("the version of isobar, the case, or its files", format!("{version} {case:?} {files:?}").as_bytes())?;
+    ranks.require_same(
+        "the version of isobar, the case, or its files",
+        format!("{version} {case:?} {files:?}").as_bytes(),
+    )?;
     let device = crate::ranks::agree(Some(ranks), ranks.device(own).map_err(Failure::from))?;
     let mut console = Console::new(stream, args.quiet || !is_first);
     if let Problem::Heat(heat) = &case.problem {

@@ -1,8 +1,12 @@
 //! Effective conductivities with the command.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use isobar::problem::{Coefficient, DiffusionProblem, Spacing};
+use isobar::stencil::Axis;
+use isobar::{Device, Sample, Shape};
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -63,6 +67,36 @@ fn labels_conduct_what_they_are_given() {
         let text = succeeds(["effective", image, "--values", values, "--axis", "x", "--device", "cpu"]);
         assert!(text.contains(shown), "{text}");
     }
+}
+
+#[test]
+fn cells_need_not_be_cubes() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("rock.npy");
+    let kappa: Vec<f64> = (0..90).map(|n| [0.1, 1.0][n * n / 7 % 2]).collect();
+    fs::write(&path, npy("(3, 5, 6)", &kappa)).unwrap();
+    let image = path.to_str().unwrap();
+    let along_x = |more: &[&str]| {
+        let all = ["effective", image, "--axis", "x", "--tolerance", "1e-10", "--device", "cpu", "--report", "-"];
+        let output = isobar(all.iter().chain(more).copied()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let read: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        read["axes"]["x"]["conductivity"].as_f64().unwrap()
+    };
+    let problem = DiffusionProblem::new(Shape::new(6, 5, 3), Coefficient::Isotropic(kappa));
+    let spacing = [4.0, 1.0, 2.5].map(Spacing::Uniform);
+    let mut sample = Sample::new(DiffusionProblem { spacing, ..problem }).unwrap();
+    let found = sample
+        .along(Axis::X, &Device::cpu().unwrap(), &Sample::options(1e-10), None, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    let expected = found.conductivity;
+    assert!((along_x(&["--spacing", "2.5,1,4"]) - expected).abs() < 1e-9 * expected);
+    assert!((along_x(&[]) - expected).abs() > 1e-3 * expected);
+    assert!((along_x(&["--spacing", "3,3,3"]) - along_x(&[])).abs() < 1e-9);
+    let fails = |spacing, part| {
+        assert_fails(&isobar(["effective", image, "--device", "cpu", "--spacing", spacing]).output().unwrap(), &[part]);
+    };
+    fails("1,2", "--spacing: 2 widths for an image of 6×5×3 cells; give one for each direction, in the order z, y, x");
 }
 
 #[test]

@@ -231,6 +231,12 @@ fn one_rank_says_how_it_went(mpi: &Mpi) {
     }
     let said = run(&["--set", "solver.method=multigrid", "--set", "solver.max_iterations=1", "--quiet"]);
     assert_eq!(said.status.code(), Some(2), "{}", text(&said));
+    let flow = |said: Output| text(&said).lines().find(|line| line.starts_with("flow ")).map(str::to_owned);
+    let files = tempdir().unwrap();
+    let rock = [&file(&files, "rock.toml", ROCK), "--threads", "1", "--set", "solver.tolerance=1e-12"];
+    let alone = Command::new(env!("CARGO_BIN_EXE_isobar")).arg("solve").args(rock).output().unwrap();
+    let found = [alone, mpiexec(mpi, &[&["-n", "3", "isobar", "solve"], &rock[..]].concat())].map(flow);
+    assert!(found[0].is_some() && found[0] == found[1], "{found:?}");
     assert_eq!(String::from_utf8_lossy(&said.stdout), "");
 }
 
@@ -251,6 +257,20 @@ fn failures_are_said_once(mpi: &Mpi) {
     assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &panel, "--device", "cuda"]), "--device cpu");
     let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4", "--set", "grid.nx=8"];
     assert_fails(&mpiexec(mpi, &few), "4 rows for 5 ranks, each of which takes at least one; use at most 4 ranks");
+    let batch = ["-n", "2", "isobar", "solve", &case("jacobi-batch.toml"), "--set", "solver.jacobi={batch=true}"];
+    assert_fails(&mpiexec(mpi, &batch), "solver.jacobi.batch: on 2 ranks");
+    // What rank 2 alone reads.
+    let files = tempdir().unwrap();
+    let (rock, b) = (file(&files, "rock.toml", ROCK), files.path().join("b.npy"));
+    let mut values = vec![1.0; 8 * 28 * 24];
+    values[27 * 24 + 3] = f64::NAN;
+    isobar_io::npy::write(fs::File::create(&b).unwrap(), &[8, 28, 24], &values).unwrap();
+    let path = format!("problem.rhs={{ kind = \"file\", path = \"{}\" }}", b.display());
+    let said = mpiexec(mpi, &["-n", "3", "isobar", "solve", &rock, "--threads", "1", "--set", &path]);
+    assert_fails(&said, "a[0, 27, 3] is NaN");
+    let written = files.path().join("u.npy").display().to_string();
+    let more = ["-n", "1", "isobar", "solve", &rock, ":", "-n", "1", "isobar", "solve", &rock, "--output", &written];
+    assert_fails(&mpiexec(mpi, &more), "rank 1 of 2: the version of isobar, the case, or its files");
     let nowhere = ["-n", "2", "isobar", "solve", &panel, "--output", "/no/such/folder/u.npy"];
     assert_fails(&mpiexec(mpi, &nowhere), "/no/such/folder");
 }
@@ -261,7 +281,10 @@ fn ranks_must_agree(mpi: &Mpi) {
     let first = ["-n", "2", "isobar", "solve", &panel, ":", "-n", "1", "isobar", "solve"];
     let with = |last: &[&str]| mpiexec(mpi, &[&first, last].concat());
     assert_fails(&with(&["nothing.toml"]), "rank 2 of 3: nothing.toml: no such file");
-    assert_fails(&with(&[&other]), "rank 2 of 3: the version of isobar, the case, or its files: not the same as on rank 0");
+    assert_fails(
+        &with(&[&other]),
+        "rank 2 of 3: the version of isobar, the case, or its files: not the same as on rank 0",
+    );
     assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, the case, or its files");
 }
 

@@ -111,7 +111,8 @@ impl Flow<'_> {
 
     /// Returns the sides that are neither closed nor periodic: axis, 0 for the lower and 1 for the upper, and name.
     fn open_sides(&self) -> impl Iterator<Item = (Axis, usize, &'static str)> {
-        let all = Axis::ALL.into_iter().zip(SIDES).flat_map(|(axis, [lower, upper])| [(axis, 0, lower), (axis, 1, upper)]);
+        let all =
+            Axis::ALL.into_iter().zip(SIDES).flat_map(|(axis, [lower, upper])| [(axis, 0, lower), (axis, 1, upper)]);
         all.filter(|&(axis, n, _)| match self.boundary[axis as usize][n] {
             Boundary::Neumann(0.0) => self.side_fields[axis as usize][n].value.is_some(),
             Boundary::Periodic => false,
