@@ -189,7 +189,7 @@ pub struct EffectiveArgs {
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
-    /// Plot the potential along the first axis that conducts
+    /// Plot the potential along the first axis that conducts, with the first row of the image at the bottom
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     pub plot: Option<PathBuf>,
 

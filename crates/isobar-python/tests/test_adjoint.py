@@ -120,3 +120,14 @@ def test_misuse(rng):
         rough.gradient(np.ones((8, 8, 8)), 1.0, dt=1.0, end_time=1.0, step_tolerance=2.0)
     with pytest.raises(isobar.NotConvergedError, match="a step was not converged"):
         rough.gradient(np.ones((8, 8, 8)), 1.0, dt=1.0, end_time=1.0, **options)
+
+
+def test_inactive_cells_may_hold_anything():
+    active = np.ones((4, 5), bool)
+    active[0] = False
+    data = np.where(active, 0.5, np.nan)
+    heat = isobar.Heat(np.ones((4, 5)), boundary={"x": 0.0}, active=active)
+    found = heat.gradient(lambda u: u - data, data, dt=0.1, end_time=0.3)
+    assert np.isfinite(found.initial).all() and found.initial[1:].all()
+    with pytest.raises(ValueError, match=r"initial: nan at \(1, 2\); every entry must be finite"):
+        heat.gradient(np.ones((4, 5)), np.where(np.arange(20).reshape(4, 5) == 7, np.nan, 0.5), dt=0.1, end_time=0.3)

@@ -129,6 +129,8 @@ fn a_restart_goes_on_with_the_frames() {
             }
         }
     }
+    let text = solve("elsewhere.zarr", &restart);
+    assert!(text.contains("elsewhere.zarr: has none of the earlier run, and begins at t = "), "{text}");
     // Another grid, or another program's list.
     run.solve(&["--set", "grid.size=[1, 1, 2]", "--set", "heat.output_every=4", "--output", "run.zarr"]);
     run.fails_with(

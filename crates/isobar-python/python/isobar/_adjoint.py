@@ -118,23 +118,25 @@ class _Run:
         self._sides = {}
 
     def state(self, values):
-        """Return an array of the problem's shape, 0 in inactive cells."""
+        """Return the first state, 0 in inactive cells."""
         if np.ndim(values) == 0:
             values = np.full(self._shape, number(values, "initial"))
-        values = np.asarray(on_host(readable(values, "initial").array), np.float64)
-        if values.shape != self._shape:
-            raise ValueError(f"initial has shape {values.shape}; the problem's is {self._shape}")
-        return np.where(self._volumes > 0, values, 0.0)
+        return self._cleared(values, "initial")
 
     def derivative(self, values):
-        """Check ∂J/∂u of the last state and set it to 0 in inactive cells."""
-        values = np.asarray(on_host(readable(values, "ubar").array), np.float64)
+        """Return ∂J/∂u of the last state, 0 in inactive cells."""
+        return self._cleared(values, "ubar")
+
+    def _cleared(self, values, what):
+        """Return an array of the problem's shape, 0 in inactive cells, where it may hold anything."""
+        values = np.asarray(on_host(readable(values, what).array), np.float64)
         if values.shape != self._shape:
-            raise ValueError(f"ubar has shape {values.shape}; the problem's is {self._shape}")
+            raise ValueError(f"{what} has shape {values.shape}; the problem's is {self._shape}")
+        values = np.where(self._volumes > 0, values, 0.0)
         wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
-            raise ValueError(f"ubar: {values[tuple(wrong[0])]} at {tuple(wrong[0].tolist())}; every entry must be finite")
-        return np.where(self._volumes > 0, values, 0.0)
+            raise ValueError(f"{what}: {values[tuple(wrong[0])]} at {tuple(wrong[0].tolist())}; every entry must be finite")
+        return values
 
     def step(self, u, dt):
         """Return the next state u'."""

@@ -226,6 +226,11 @@ impl<'a> Run<'a> {
             let text = format!("{path}: {} up to this time kept, {dropped} later dropped", plural(kept, "frame"));
             console.line(entry("frames", text));
         }
+        let has_earlier = self.checked.is_none() || !self.has_frames || self.kept != [0, 0];
+        if let Some(path) = self.args.output.as_ref().filter(|_| !has_earlier) {
+            let text = format!("{}: has none of the earlier run, and begins at t = {}", path.display(), self.time());
+            console.line(entry("frames", text));
+        }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
         {
             let last = format!("{} will hold the last state only; use .zarr, .vti or .vtr for frames", path.display());
