@@ -235,22 +235,12 @@ impl Sample {
             // Where little flows, b is large beside all flows, and so is a residual that is small beside b.
             let error = CAUTION * outcome.energy_error.unwrap_or(0.0) / (inflow - balance.work).abs();
             iterations += outcome.iterations;
-            let is_precise = error <= options.tolerance;
-            if is_precise || !outcome.converged() || tolerance <= LEAST_TOLERANCE {
-                let doubt = if !outcome.converged() {
-                    outcome.advice = outcome.advice.map(|advice| advice.replace("solver.tolerance", "the tolerance"));
-                    None
-                } else if !is_precise {
-                    Some(format!(
-                        "the conductivity may be wrong by {error:.0e} of itself: coefficients beside the sides are too large beside it"
-                    ))
-                } else if !stencil.has_error_estimates() && device.enter(|| has_lost_conductors(&stencil, axis)) {
-                    Some(LOST_CONDUCTORS.to_owned())
+            if error <= options.tolerance || !outcome.converged() || tolerance <= LEAST_TOLERANCE {
+                let doubts = || device.enter(|| doubt(&stencil, axis, error, options.tolerance));
+                if let Some(doubt) = if outcome.converged() { doubts() } else { None } {
+                    (outcome.stop, outcome.advice) = (Stop::Stagnated, Some(doubt));
                 } else {
-                    None
-                };
-                if doubt.is_some() {
-                    (outcome.stop, outcome.advice) = (Stop::Stagnated, doubt);
+                    outcome.advice = outcome.advice.map(|advice| advice.replace("solver.tolerance", "the tolerance"));
                 }
                 outcome.iterations = iterations;
                 found.outcome = Some(outcome);
@@ -380,6 +370,16 @@ impl Open {
         let stencil = problem.stencil()?.with_known(Arc::new(move |n| phases.of_cell(n)));
         Ok((stencil.with_components(&components), Some(problem)))
     }
+}
+
+/// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing where it is not.
+fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<String> {
+    if error > tolerance {
+        return Some(format!(
+            "the conductivity may be wrong by {error:.0e} of itself: coefficients beside the sides are too large beside it"
+        ));
+    }
+    (!stencil.has_error_estimates() && has_lost_conductors(stencil, axis)).then(|| LOST_CONDUCTORS.to_owned())
 }
 
 /// Returns whether some conductors reach neither side of an axis and none connects both: rounding may then lose a potential on which the
