@@ -108,7 +108,7 @@ pub struct DeviceReport {
     /// Its kind, "cpu" or "cuda", its name, and how many devices, ranks and threads worked together.
     #[serde(flatten)]
     pub info: DeviceInfo,
-    /// How the grid is divided among ranks: numbers of subdomains in x and y, and the smallest and largest widths of them in columns and rows.
+    /// How the rows of the grid are divided among ranks: the number of slabs, and the fewest and the most rows of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
 }
