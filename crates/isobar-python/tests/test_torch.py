@@ -240,6 +240,8 @@ def test_negated_views(rng):
     assert f.is_neg() and f[0, 0] == 1
     assert torch.equal(isobar.torch.solve(problem, kappa, f), isobar.torch.solve(problem, kappa, f.clone()))
     np.testing.assert_array_equal(problem.rhs(f), problem.rhs(f.clone()))
+    with pytest.raises(ValueError, match="negated lazily cannot be written"):
+        isobar.Solver(problem, device="cpu").solve(f.clone(), out=f)
     with pytest.raises(TypeError, match="complex128; isobar solves real systems"):
         isobar.torch.solve(problem, kappa, kappa * 1j)
 

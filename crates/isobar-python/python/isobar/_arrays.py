@@ -53,6 +53,8 @@ def writable(value, what: str, most: int = 3) -> Handle:
     elif hasattr(value, "__dlpack__"):
         if library_of(value) == "jax":
             raise TypeError(f"{what}: arrays of JAX are read-only; pass None and use the result's x")
+        if library_of(value) == "torch" and value.is_neg():
+            raise ValueError(f"{what}: a tensor that is negated lazily cannot be written; pass its resolve_neg()")
         handle = _dlpack(value, what, most)
         if handle._kept.is_read_only():
             raise ValueError(f"{what}: the array is read-only; pass a writable array, or None")
@@ -106,12 +108,18 @@ def on_host(array) -> np.ndarray:
     return np.asarray(array)
 
 
-def check_real(values, what: str) -> None:
-    """Raise for an array of NumPy with a mask, with complex numbers, or with none at all."""
+def check_unmasked(values, what: str) -> None:
+    """Raise for an array of NumPy with a mask."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
-    kind = getattr(getattr(values, "dtype", None), "kind", "f")
-    if kind == "c":
+
+
+def check_real(values, what: str) -> None:
+    """Raise for an array of any library with a mask, with complex numbers, or without numbers."""
+    check_unmasked(values, what)
+    dtype = getattr(values, "dtype", None)
+    kind = getattr(dtype, "kind", "f")
+    if kind == "c" or getattr(dtype, "is_complex", False):
         raise TypeError(f"{what}: dtype {values.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
     if kind not in "fiubV":
         raise TypeError(f"{what}: dtype {values.dtype}; use float64 or float32")
@@ -144,8 +152,7 @@ def readable_on_host(value, what: str) -> Handle:
 
 def labels(value, what: str) -> np.ndarray:
     """Return an image of labels in host memory, as an aligned integer array in C order that keeps its type."""
-    if isinstance(value, np.ma.MaskedArray):
-        check_real(value, what)
+    check_unmasked(value, what)
     image = on_host(value)
     if image.dtype.kind not in "iub":
         raise TypeError(f"{what}: dtype {image.dtype}; labels must be integers: use its astype(numpy.uint8), or omit coefficients")
@@ -256,9 +263,8 @@ def _dlpack(array, what: str, most: int = 3) -> Handle:
     source = array
     if library_of(array) == "torch":
         # A tensor that requires a gradient cannot be exported; one that is negated lazily would be exported without its sign.
+        check_real(array, what)
         source = (array.detach() if array.requires_grad else array).resolve_neg()
-        if source.dtype.is_complex:
-            raise TypeError(f"{what}: dtype {array.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
     kind, _ = source.__dlpack_device__()
     if kind not in _CPU + _CUDA:
         raise TypeError(f"{what}: DLPack device type {int(kind)}; use the CPU or CUDA")

@@ -7,7 +7,7 @@ from typing import Mapping
 
 import numpy as np
 
-from isobar._arrays import Handle, check_real, fitted, labels, readable_on_host
+from isobar._arrays import Handle, check_unmasked, fitted, labels, readable_on_host
 from isobar._gradient import SIDES
 
 
@@ -117,8 +117,7 @@ def _widths(spacing, shape):
     axes = "zyx"[3 - len(shape) :]
     widths = []
     for n, axis, each in zip(shape, axes, spacing):
-        if isinstance(each, np.ma.MaskedArray):
-            check_real(each, "spacing")
+        check_unmasked(each, "spacing")
         try:
             values = np.asarray(each)
             if values.dtype.kind in "Uc":

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from isobar._arrays import check_real
 from isobar._functional import call_of
 from isobar._geometry import packed, unpacked
 from isobar._inputs import check_directions
@@ -82,8 +83,7 @@ def solve(
     def of_cells(values, what):
         if not isinstance(values, torch.Tensor):
             values = torch.full((), values, dtype=own, device=place) if isinstance(values, (int, float)) else torch.as_tensor(values)
-        if values.is_complex():
-            raise TypeError(f"{what}: dtype {values.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
+        check_real(values, what)
         # PyTorch negates parts of conjugates lazily, which memory does not show.
         values = values.resolve_neg()
         if values.dtype != own or values.device != place:
