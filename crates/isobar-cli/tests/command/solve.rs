@@ -44,13 +44,12 @@ fn a_report_says_everything() {
     assert!(report["error"].is_null());
     assert!(report.get("steps").is_none());
     assert!(number(&report["checks"]["norm2"]) > 0.0);
-    for key in ["setup", "upload", "solve", "download", "total"] {
-        assert!(number(&report["seconds"][key]) >= 0.0, "{key}");
-    }
+    let [setup, upload, solve, download, total] =
+        ["setup", "upload", "solve", "download", "total"].map(|key| number(&report["seconds"][key]));
+    assert!(setup > 0.0 && solve > 0.0 && total >= setup + upload + solve + download, "{}", report["seconds"]);
     assert!(number(&report["traffic"]["bytes"]) > 0.0);
     // Short runs are not compared with a copy.
-    let copy = report["traffic"].get("copy_gb_per_s").unwrap();
-    assert!(copy.is_null() || number(copy) > 0.0);
+    assert!(report["traffic"]["copy_gb_per_s"].is_null());
 }
 
 /// The default is vertical modes where they are predicted to be faster, with the reason; multigrid where coupling along

@@ -38,7 +38,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Changes to an iteration that suits a matrix whose new coefficients are not separable.
     pub(super) fn leave_direct(&mut self) -> Result<()> {
-        let Some(asked) = self.asked.take() else { return Ok(()) };
+        let Some(asked) = self.decision.after_direct.take() else { return Ok(()) };
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
         let Beginning { options, is_replaceable, reserve, has_levels, why, .. } =
             Beginning::<Separable>::by(&choice, &asked)?;
@@ -46,10 +46,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !options.method.is_stationary() {
             self.keep_best()?;
         }
-        self.replaceable = Replaceable { is_points: is_replaceable, may_deflate: true, ..self.replaceable };
-        (self.reserve, self.has_levels) = (reserve, has_levels);
-        self.description.notes.drain(..self.first_notes);
-        self.first_notes = 0;
+        self.decision.replaceable =
+            Replaceable { is_points: is_replaceable, may_deflate: true, ..self.decision.replaceable };
+        (self.decision.reserve, self.decision.has_levels) = (reserve, has_levels);
+        self.description.notes.drain(..self.decision.first_notes);
+        self.decision.first_notes = 0;
         self.replace(options)?;
         self.description.notes.extend(why);
         Ok(())

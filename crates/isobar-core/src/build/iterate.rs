@@ -72,47 +72,31 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let has_gained = residual <= GAIN * before && restarts < MAX_RESTARTS;
             let state = State {
                 is_finite: residual.is_finite(),
-                is_old: self.replaceable.is_old,
-                tries_box: self.after_box.is_some(),
-                is_replaceable: self.replaceable.is_points,
-                is_simple: self.replaceable.is_simple,
-                deflates: self.replaceable.deflates(&self.options) && ranks.now == 0,
+                is_old: self.decision.replaceable.is_old,
+                tries_box: self.decision.after_box.is_some(),
+                is_replaceable: self.decision.replaceable.is_points,
+                is_simple: self.decision.replaceable.is_simple,
+                deflates: self.decision.replaceable.deflates(&self.options) && ranks.now == 0,
                 is_single: self.options.has_single_multigrid() && ranks.now == 0,
                 keeps_best: self.best.is_some(),
             };
             match next(monitor.stop(), state) {
                 // The main solver has other methods in reserve.
-                Next::LeaveBox
-                | Next::LeavePoints
-                | Next::LeaveSimple
-                | Next::Deflate
-                | Next::LeaveSingle
-                | Next::Recover
-                | Next::Hurry
-                    if self.queue > 0 =>
-                {
+                Next::Replace(_) | Next::Recover | Next::Hurry if self.queue > 0 => {
                     monitor.rule(Stop::Stagnated);
                     return Ok(residual);
                 }
-                leave
-                @ (Next::LeaveBox | Next::LeavePoints | Next::LeaveSimple | Next::Deflate | Next::LeaveSingle) => {
-                    let note = match leave {
-                        Next::LeaveBox => Some(self.replace_box(monitor, residual)?),
-                        Next::LeavePoints => Some(self.replace_points(monitor, residual)?),
-                        Next::LeaveSimple => self.replace_simple(monitor, residual)?,
-                        Next::Deflate => self.deflate(monitor, residual)?,
-                        _ => Some(self.replace_single(monitor, residual)?),
-                    };
-                    if let Some(note) = note {
+                Next::Replace(replacement) => {
+                    if let Some(note) = self.replace_slow(replacement, monitor, residual)? {
                         told.notes.push(note);
                         ranks = Ranks::new(self);
                     }
                     self.watch(monitor);
                 }
                 Next::ChooseAgain => {
-                    self.replaceable.is_old = false;
+                    self.decision.replaceable.is_old = false;
                     if self.is_chosen_otherwise()? {
-                        self.is_outdated = true;
+                        self.decision.is_outdated = true;
                         return Ok(residual);
                     }
                     monitor.resume(residual);
@@ -129,11 +113,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 }
                 Next::Restart => monitor.rule(Stop::Breakdown),
                 Next::Recover => {
-                    let broken = monitor.broken();
-                    let why = reason(monitor);
                     // An iteration broken by rounding recovers from the true residual, if it has gained.
                     let is_spoilt = has_gained && monitor.stop() == Some(Stop::Breakdown);
-                    let fallen = if is_spoilt { None } else { ranks.fall(self, &why, monitor, residual) };
+                    let fallen = if is_spoilt { None } else { ranks.fall(self, monitor, residual) };
                     if let Some(note) = fallen {
                         told.notes.push(note);
                     } else if has_gained {
@@ -142,7 +124,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     } else {
                         // Nothing is known of a caller's own preconditioner.
                         let is_telling = !self.stencil.is_definite() && self.description.preconditioner != "own";
-                        told.evidence.broken = broken.filter(|_| is_telling);
+                        told.evidence.broken = monitor.broken().filter(|_| is_telling);
                         return Ok(residual);
                     }
                 }
@@ -237,11 +219,10 @@ impl Ranks {
     fn fall<B: Supports<S>, S: Stencil>(
         &mut self,
         system: &mut System<B, S>,
-        why: &str,
         monitor: &mut Monitor<'_>,
         residual: f64,
     ) -> Option<String> {
-        let from = self.name(system);
+        let (from, why) = (self.name(system), reason(monitor));
         let to = system.iteration.choose(self.now + 1)?;
         self.now += 1;
         let at = monitor.iterations();

@@ -192,12 +192,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             layout: *layout,
             callers: self.callers,
             description: self.description.clone(),
-            given: self.given.clone(),
-            begun: self.begun.clone(),
-            latest: None,
-            asked: None,
-            after_box: None,
-            reserve: self.reserve,
+            decision: self.decision.without_replacements(),
             ..*self
         }))
     }

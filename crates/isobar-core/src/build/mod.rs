@@ -18,6 +18,7 @@
 mod advice;
 mod arrays;
 mod assembly;
+mod decision;
 mod direct;
 mod in_precision;
 mod iterate;

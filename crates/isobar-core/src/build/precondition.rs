@@ -48,7 +48,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_single = self.options.precision == Precision::F64 && self.options.storage() == Precision::Mixed;
         let is_skew = self.stencil.is_symmetric()
             && !self.iteration.preconditions_symmetrically()
-            && self.reserve == Preconditioner::Multigrid;
+            && self.decision.reserve == Preconditioner::Multigrid;
         if self.symmetric.is_some() || !(is_single || is_skew) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             options = in_double(options);
         }
         if is_skew {
-            options = by_lines(options, self.reserve);
+            options = by_lines(options, self.decision.reserve);
         }
         let Parts { made, updates, coefficient_bytes, .. } =
             assemble(&self.backend, &self.stencil, &options, &self.operator, None, None, self.is_floating())?;

@@ -6,7 +6,7 @@ use super::iterate::reason;
 use super::system::System;
 use crate::error::{Error, Result};
 use crate::options::{Preconditioner, SolverOptions};
-use crate::policy::ladder::{after_points, in_double, with_bodies, with_multigrid};
+use crate::policy::ladder::{Replacement, after_points, in_double, with_bodies, with_multigrid};
 use crate::policy::watch;
 use crate::precond::deflation::large_bodies;
 use crate::solver::Monitor;
@@ -16,13 +16,29 @@ use crate::stencil::{Stencil, Supports};
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching an iteration that may be replaced.
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
-        let box_iterations = self.after_box.as_ref().map(|after| after.most_iterations);
-        monitor.watch(watch::of(&self.options, self.replaceable, box_iterations));
+        let box_iterations = self.decision.after_box.as_ref().map(|after| after.most_iterations);
+        monitor.watch(watch::of(&self.options, self.decision.replaceable, box_iterations));
+    }
+
+    /// Replaces an iteration that was slow or failed. Returns a note, unless it goes on because nothing could replace it.
+    pub(super) fn replace_slow(
+        &mut self,
+        replacement: Replacement,
+        monitor: &mut Monitor<'_>,
+        residual: f64,
+    ) -> Result<Option<String>> {
+        match replacement {
+            Replacement::OfBox => self.replace_box(monitor, residual).map(Some),
+            Replacement::OfPoints => self.replace_points(monitor, residual).map(Some),
+            Replacement::OfSimple => self.replace_simple(monitor, residual),
+            Replacement::Deflated => self.deflate(monitor, residual),
+            Replacement::OfSingle => self.replace_single(monitor, residual).map(Some),
+        }
     }
 
     /// Continues with multigrid where a simple preconditioner of time steps was slow, if it can. Returns a note, if so.
-    pub(super) fn replace_simple(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
-        self.replaceable.is_simple = false;
+    fn replace_simple(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.decision.replaceable.is_simple = false;
         let asked = with_multigrid(self.options.clone());
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
         let options = asked.resolved(&choice)?;
@@ -34,8 +50,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Continues with large bodies as deflation vectors, where there are any. Returns a note, if so.
-    pub(super) fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
-        self.replaceable.may_deflate = false;
+    fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.decision.replaceable.may_deflate = false;
         let bodies = match &self.capabilities.aggregates {
             Some(operator) => large_bodies(&**operator)?,
             None => None,
@@ -72,7 +88,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Continues with multigrid in double precision. Returns a note with the reason.
-    pub(super) fn replace_single(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
+    fn replace_single(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
         let why = monitor.stop().is_some().then(|| format!("{} at iteration", reason(monitor)));
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.replace(in_double(self.options.clone()))?;
@@ -82,26 +98,26 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Continues with conjugate gradients and the preconditioner for any coefficients. Returns a note.
-    pub(super) fn replace_points(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let options = after_points(self.options.clone(), self.reserve);
-        let has_cycles = self.reserve == Preconditioner::Multigrid;
+    fn replace_points(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
+        let options = after_points(self.options.clone(), self.decision.reserve);
+        let has_cycles = self.decision.reserve == Preconditioner::Multigrid;
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.keep_best()?;
         self.replace(options)?;
-        self.replaceable.is_points = false;
+        self.decision.replaceable.is_points = false;
         monitor.change(residual);
         monitor.be(Patience::Krylov);
-        let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.reserve.name() };
+        let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.decision.reserve.name() };
         Ok(format!(
             "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; continued with cg, preconditioner {to}"
         ))
     }
 
     /// Continues with multigrid. Returns a note.
-    pub(super) fn replace_box(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let options = self.after_box.take().map_or_else(|| self.options.clone(), |after| after.options);
+    fn replace_box(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
+        let options = self.decision.after_box.take().map_or_else(|| self.options.clone(), |after| after.options);
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        self.replaceable.is_points = options.multigrid.smoother.begins_with_points();
+        self.decision.replaceable.is_points = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;
         monitor.change(residual);
         Ok(format!(

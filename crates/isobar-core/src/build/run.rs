@@ -11,7 +11,7 @@ use super::system::System;
 use crate::ArrayViewMut;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
-use crate::options::{Compatibility, Method, Norm, SolverOptions};
+use crate::options::{Compatibility, Norm, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::solver::monitor::Patience;
 use crate::solver::{Monitor, Observer};
@@ -36,6 +36,14 @@ pub(super) struct Norms {
     pub(super) initial: f64,
     /// The factor of b and u, and of these norms.
     scaling: Scaling,
+}
+
+impl Norms {
+    fn check(&self) -> Result<()> {
+        let all = [("the right-hand side", self.rhs), ("the first guess", self.initial)];
+        let Some((what, _)) = all.into_iter().find(|(_, norm)| !norm.is_finite()) else { return Ok(()) };
+        Err(Error::invalid(what, "it holds a NaN or an infinity, or its norm overflows; scale it down"))
+    }
 }
 
 /// Bounds of the norm that residuals of a time step are relative to.
@@ -115,48 +123,46 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Norms { removed, rhs, initial, scaling })
     }
 
+    /// Begins from 0 where that is nearer than a first guess, and returns a note: where coefficients have moved, a former solution may leave
+    /// residuals of the contrast. A method that was asked for begins from any first guess.
+    fn leave_bad_guess(&mut self, norms: &Norms) -> Result<Option<String>> {
+        let Norms { rhs, initial, .. } = *norms;
+        if !self.decision.chooses() || rhs == 0.0 || initial <= rhs {
+            return Ok(None);
+        }
+        self.backend.clear(&mut self.u)?;
+        self.iteration.begin(&self.b, &mut self.u, Guess::Zero)?;
+        Ok(Some(format!(
+            "began from 0 and not from the first guess, whose residual is {:.1e} times the norm of the right-hand side",
+            initial / rhs
+        )))
+    }
+
     /// Solves. `rounds` tells that u goes to an array in single precision, and is judged after rounding.
     pub(super) fn run(
         &mut self,
-        norms: Norms,
+        mut norms: Norms,
         mut guess: Guess,
         observer: &mut Observer<'_>,
         clock: Instant,
         rounds: bool,
     ) -> Result<Outcome> {
-        let Norms { removed, rhs, mut initial, scaling } = norms;
-        for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
-            if !norm.is_finite() {
-                return Err(Error::invalid(
-                    what,
-                    "it holds a NaN or an infinity, or its norm overflows; scale it down",
-                ));
-            }
-        }
+        norms.check()?;
         let mut told = Told::default();
-        told.notes.extend(note_of(removed));
-        // Where coefficients have moved, a former solution may leave residuals of the contrast. Methods that were asked for begin where they are told.
-        if guess == Guess::Given && self.chooses() && rhs > 0.0 && initial > rhs {
-            told.notes.push(format!(
-                "began from 0 and not from the first guess, whose residual is {:.1e} times the norm of the right-hand side",
-                initial / rhs
-            ));
-            self.backend.clear(&mut self.u)?;
-            (guess, initial) = (Guess::Zero, rhs);
-            self.iteration.begin(&self.b, &mut self.u, guess)?;
+        told.notes.extend(note_of(norms.removed));
+        if guess == Guess::Given
+            && let Some(note) = self.leave_bad_guess(&norms)?
+        {
+            told.notes.push(note);
+            (guess, norms.initial) = (Guess::Zero, norms.rhs);
         }
+        let Norms { removed, rhs, initial, scaling } = norms;
         let mut reference = match self.options.norm {
             Norm::Initial => self.bounds.of(guess, initial, rhs, self.options.tolerance),
             Norm::Rhs | Norm::Scaled => rhs,
         };
         let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
-        let patience = match method {
-            Method::Jacobi => Patience::Relaxation,
-            Method::Direct => Patience::Refinement,
-            _ if method.is_stationary() => Patience::Stationary,
-            _ => Patience::Krylov,
-        };
-        let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
+        let mut monitor = Monitor::new(reference, tolerance, max_iterations, Patience::of(method), observer);
         let backend = self.backend.clone();
         // The solution for b = 0 is 0, for any first guess; also where projection removed all of b.
         let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
@@ -207,7 +213,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
         let relative_residual = if reference > 0.0 { residual / reference } else { residual };
-        let has_levels = !self.description.levels.is_empty() || self.has_levels;
+        let has_levels = !self.description.levels.is_empty() || self.decision.has_levels;
         Ok(Outcome {
             spectrum: monitor.spectrum(),
             removed,

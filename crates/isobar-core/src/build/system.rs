@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
+use super::decision::Decision;
 use super::run::Bounds;
 use super::solve::{Balance, Description, Solve, is_final};
 use crate::backend::{AggregateBackend, copy_bandwidth};
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
-use crate::policy::begin::{AfterBox, Beginning};
-use crate::policy::watch::Replaceable;
+use crate::policy::begin::Beginning;
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
 use crate::stencil::turns::Turns;
@@ -50,33 +50,11 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) spare: Option<[B::Vector<f64>; 2]>,
     /// The best iterate, for iterations whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
-    /// The options that it was made with, where it may be made anew for other coefficients.
-    pub(super) given: Option<SolverOptions>,
-    /// The options that were chosen when it was made.
-    pub(super) begun: SolverOptions,
-    /// The coefficients of the last update, in the caller's order, until a solve has shown whether that choice suits them; not those in a caller's
-    /// arrays on a GPU, whose numbers may have changed.
-    pub(super) latest: Option<S>,
-    /// Whether a solve was slow and another solver would be chosen for the latest coefficients.
-    pub(super) is_outdated: bool,
-    /// Whether a direct solve was chosen for former coefficients.
-    pub(super) was_direct: bool,
-    /// The options that follow a direct solve, where that was chosen, once coefficients are not separable.
-    pub(super) asked: Option<SolverOptions>,
-    /// What replaces the nearest box as a preconditioner, where it is only tried.
-    pub(super) after_box: Option<AfterBox>,
-    /// The first notes of the description, which are those of the method at the beginning.
-    pub(super) first_notes: usize,
-    /// What may replace a slow iteration.
-    pub(super) replaceable: Replaceable,
-    /// The preconditioner of the safer method.
-    pub(super) reserve: Preconditioner,
+    pub(super) decision: Decision<S>,
     /// What [`Norm::Initial`] is replaced by in time steps.
     pub(super) bounds: Bounds,
     /// Whether all that is made of the coefficients belongs to the operator's: not after an update that failed.
     pub(super) is_current: bool,
-    /// Whether the matrix chooses multigrid.
-    pub(super) has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
     pub(super) scalars: B::Scalars,
@@ -101,7 +79,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// does not support; the errors of the device.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
         let made = Self::assembled(backend, stencil, [options; 2], None)?;
-        Ok(Self { given: Some(options.clone()), ..made })
+        let decision = Decision { requested: Some(options.clone()), ..made.decision };
+        Ok(Self { decision, ..made })
     }
 
     /// Makes a solver with a caller's own preconditioner instead of the options'.
@@ -136,24 +115,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let layout = backend.layout(stencil)?;
         let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
         let operator = backend.operator::<f64>(stencil)?;
-        let otherwise = options;
         let began = Self::beginning(backend, stencil, &operator, [open, options], [is_own, is_set_up])?;
-        let begun = began.options.clone();
-        let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } = began;
-        let asked = if is_direct { open } else { otherwise };
-        if !stencil.is_symmetric() && options.method == Method::Cg {
-            return Err(Error::invalid(
-                "solver.method",
-                "conjugate gradients need a symmetric matrix, and this one is not; use \"auto\" or \"bicgstab\"",
-            ));
-        }
-        if !stencil.is_symmetric() && options.method == Method::Modes {
-            return Err(Error::invalid(
-                "solver.method",
-                "vertical modes are those of a symmetric matrix, and this one is not, by advection; use \"multigrid\", or \
-                 \"bicgstab\" with the preconditioner \"modes\"",
-            ));
-        }
+        let mut decision = Decision::new(&began, [open, options]);
+        let asked = if began.is_direct { open } else { options };
+        let Beginning { options, factors, why, .. } = began;
+        check_symmetry(stencil, options.method)?;
         if options.method != Method::Direct {
             stencil.check_iterated()?;
         }
@@ -164,7 +130,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
         notes.extend(why);
-        let first_notes = notes.len();
+        decision.first_notes = notes.len();
         notes.extend(described);
         if !is_own {
             notes.extend(asked.unused_by(&options));
@@ -207,19 +173,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             symmetric: None,
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
-            replaceable: Replaceable::of(asked, [open, otherwise], is_replaceable),
-            given: None,
-            begun,
-            latest: None,
-            is_outdated: false,
-            was_direct: is_direct,
-            asked: is_direct.then(|| otherwise.clone()),
-            after_box,
-            first_notes,
-            reserve,
+            decision,
             bounds: Bounds::default(),
             is_current: true,
-            has_levels,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
@@ -237,6 +193,20 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             description,
         })
     }
+}
+
+/// Fails for a method that needs a symmetric matrix, where this one is not.
+fn check_symmetry(stencil: &impl Stencil, method: Method) -> Result<()> {
+    let why = match method {
+        _ if stencil.is_symmetric() => return Ok(()),
+        Method::Cg => "conjugate gradients need a symmetric matrix, and this one is not; use \"auto\" or \"bicgstab\"",
+        Method::Modes => {
+            "vertical modes are those of a symmetric matrix, and this one is not, by advection; use \"multigrid\", or \
+             \"bicgstab\" with the preconditioner \"modes\""
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::invalid("solver.method", why))
 }
 
 /// Finds the null space of a matrix. A component floats if its shift is zero, which is not decisive where some shifts are
@@ -337,9 +307,8 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
     fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
         check_tolerance("the tolerance", tolerance)?;
-        let own =
-            [Some(&mut self.options), self.asked.as_mut(), self.after_box.as_mut().map(|after| &mut after.options)];
-        own.into_iter().flatten().for_each(|options| options.tolerance = tolerance);
+        self.options.tolerance = tolerance;
+        self.decision.set_tolerance(tolerance);
         self.beside.iter_mut().try_for_each(|other| other.set_tolerance(tolerance))
     }
 
@@ -419,13 +388,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             find_not_finite("the first guess", first)?;
         }
         let rounds = u.is_single() && self.options.judge == Judge::Array;
-        self.replaceable.is_old = self.latest.is_some() && self.queue == 0 && self.chooses();
+        self.decision.replaceable.is_old = self.decision.latest.is_some() && self.queue == 0 && self.decision.chooses();
         let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
         let clock = Instant::now();
-        if std::mem::take(&mut self.is_outdated) {
+        if std::mem::take(&mut self.decision.is_outdated) {
             return self.go_on_anew(rhs, u, outcome, observer);
         }
-        self.latest = None;
+        self.decision.latest = None;
         outcome.is_returned &= self.queue == 0 || is_final(&outcome);
         if outcome.is_returned {
             download(&self.backend, &self.callers, &self.u, &mut u)?;

@@ -7,7 +7,7 @@ use super::system::{System, null_space};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
-use crate::options::{Method, Norm, SolverOptions};
+use crate::options::{Method, SolverOptions};
 use crate::outcome::Outcome;
 use crate::policy::begin::{Beginning, Direct, begin};
 use crate::solver::Observer;
@@ -60,7 +60,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if self.options.method == Method::Direct
             && let Err(error) = self.updates.iter().try_for_each(|update| update(stencil))
         {
-            if self.asked.is_none() {
+            if self.decision.after_direct.is_none() {
                 return Err(error);
             }
             is_left = true;
@@ -77,7 +77,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_renewed = has_changed || !was_current || self.options.method == Method::Direct;
         if is_renewed {
             self.renew(stencil, is_left)?;
-            self.latest = (self.given.is_some() && callers.keeps_numbers()).then(|| callers.clone());
+            self.decision.latest =
+                (self.decision.requested.is_some() && callers.keeps_numbers()).then(|| callers.clone());
         }
         self.is_current = true;
         for other in &mut self.beside {
@@ -95,7 +96,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
         // A box that is only tried is not required any more.
         let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
-        let is_boxless = updated.is_err() && self.after_box.is_some();
+        let is_boxless = updated.is_err() && self.decision.after_box.is_some();
         if !is_boxless {
             updated?;
         }
@@ -107,7 +108,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if is_left {
             return self.leave_direct();
         }
-        if let Some(after) = self.after_box.take_if(|_| is_boxless) {
+        if let Some(after) = self.decision.after_box.take_if(|_| is_boxless) {
             return self.replace(after.options);
         }
         if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
@@ -120,15 +121,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.iteration.update()
     }
 
-    /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.
-    pub(super) fn chooses(&self) -> bool {
-        self.given.as_ref().is_some_and(|given| given.method == Method::Auto && given.norm != Norm::Initial)
-    }
-
     /// Returns whether a solver that was direct once may be so again.
     fn returns_to_direct(&self, stencil: &S) -> bool {
-        let is_open = self.given.as_ref().is_some_and(SolverOptions::leaves_all_open);
-        let has_left = self.was_direct && self.options.method != Method::Direct;
+        let is_open = self.decision.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
+        let has_left = self.decision.was_direct && self.options.method != Method::Direct;
         has_left && is_open && stencil.chooses_direct().is_some_and(|factors| self.backend.direct_pays(&factors))
     }
 
@@ -137,9 +133,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn make_anew(&mut self, stencil: &S) -> Result<bool> {
         let Some(options) = self.options_given() else { return Ok(false) };
         let is_alone = self.backend.device().ranks == 1;
-        let was_direct = self.was_direct;
+        let was_direct = self.decision.was_direct;
         match Self::new(&self.backend, stencil, &options) {
-            Ok(made) => *self = Self { was_direct: was_direct || made.was_direct, bounds: self.bounds, ..made },
+            Ok(mut made) => {
+                made.decision.was_direct |= was_direct;
+                *self = Self { bounds: self.bounds, ..made };
+            }
             Err(Error::OutOfMemory { .. }) if is_alone => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -149,12 +148,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Returns the options that it was made with, and those that were changed since.
     fn options_given(&self) -> Option<SolverOptions> {
         let SolverOptions { tolerance, compatibility, .. } = self.options;
-        self.given.clone().map(|given| SolverOptions { tolerance, compatibility, ..given })
+        self.decision.requested.clone().map(|requested| SolverOptions { tolerance, compatibility, ..requested })
     }
 
     /// Returns whether another solver would be made for the latest coefficients than for those that this one was made for.
     pub(super) fn is_chosen_otherwise(&self) -> Result<bool> {
-        let (Some(callers), Some(options)) = (&self.latest, self.options_given()) else { return Ok(false) };
+        let (Some(callers), Some(options)) = (&self.decision.latest, self.options_given()) else { return Ok(false) };
         let turns = self.backend.turns(callers, &options);
         if turns != self.turns() {
             return Ok(true);
@@ -165,7 +164,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             != SolverOptions {
                 tolerance: options.tolerance,
                 compatibility: options.compatibility,
-                ..self.begun.clone()
+                ..self.decision.first.clone()
             })
     }
 
@@ -178,7 +177,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         observer: &mut Observer<'_>,
     ) -> Result<Outcome> {
         download(&self.backend, &self.callers, &self.u, &mut u)?;
-        if let Some(latest) = self.latest.take() {
+        if let Some(latest) = self.decision.latest.take() {
             self.make_anew(&latest)?;
         }
         let Outcome { iterations, mut history, mut notes, timing, .. } = first;

@@ -60,6 +60,9 @@ pub(super) const RETURNING: Relaxation =
 
 /// A kind of stencil with samples to check.
 pub(super) trait Sample: SevenPoint {
+    /// Whether GPUs relax points of such a matrix, as processors do.
+    const GPUS_RELAX_POINTS: bool = true;
+
     /// Returns named stencils of this kind on a grid, all their coefficients of order one and different, so that a wrong
     /// one shows, in single precision too.
     fn samples(shape: Shape) -> Vec<(String, Self)>;
@@ -77,6 +80,8 @@ pub(super) trait Sample: SevenPoint {
 }
 
 impl Sample for TensorProduct {
+    const GPUS_RELAX_POINTS: bool = false;
+
     fn samples(shape: Shape) -> Vec<(String, Self)> {
         vec![("factors of order one".into(), sample(shape))]
     }
@@ -267,6 +272,14 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
             stencil,
             name,
         }
+    }
+
+    /// Returns the relaxation of points; nothing where GPUs have none.
+    pub(super) fn points(&self) -> Option<Arc<dyn PointSmoother<B, T>>> {
+        let points = self.tested.points.clone();
+        let may_lack = self.backend.device().kind == "cuda" && !S::GPUS_RELAX_POINTS;
+        assert_eq!(points.is_none(), may_lack, "{}: relaxation of points", self.name);
+        points
     }
 
     /// Returns the shape of the grid.

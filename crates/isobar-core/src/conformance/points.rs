@@ -54,8 +54,7 @@ pub(super) fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 
 /// Compares the same cycle twice, on vectors that are exchanged.
 fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cycle: &PointCycle) {
-    // Not every back end relaxes the points of every matrix.
-    let Some(tested) = pair.tested.points.clone() else { return };
+    let Some(tested) = pair.points() else { return };
     assert_eq!(tested.periodic(), pair.reference.periodic());
     match tested.prepare(cycle) {
         Err(Error::Invalid { .. }) if cycle.tile.iter().product::<usize>() > FEW => return,
@@ -83,7 +82,7 @@ pub(super) fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for (first, shape) in shapes.map(|(nx, ny, nz)| Shape::new(nx, ny, nz)).into_iter().enumerate() {
         for (name, stencil) in S::samples(shape).into_iter().skip(first % step).step_by(step) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
-            let Some(tested) = pair.tested.points.clone() else { return };
+            let Some(tested) = pair.points() else { return };
             for (relaxation, k) in [(1.0, 2), (0.9, 4)] {
                 let n = shape.extents();
                 let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
@@ -114,7 +113,7 @@ pub(super) fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
         for sweep in &SWEEPS {
             compare(&mut pair, sweep);
         }
-        let Some(tested) = pair.tested.points.clone() else { return };
+        let Some(tested) = pair.points() else { return };
         let overlap = |n: usize| if n > 2 * most { 2 * (most - 1) } else { 0 };
         let n = shape.extents();
         let tile = n.map(|n| if n > 2 * most { 2 * most } else { n });
@@ -181,7 +180,7 @@ pub(super) fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for shape in [Shape::new(17, 3, 1), Shape::new(50, 37, 1), Shape::new(9, 1, 1), Shape::new(300, 6, 1)] {
         for (name, stencil) in S::samples(shape).into_iter().step_by(step) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
-            let Some(tested) = pair.tested.points.clone() else { return };
+            let Some(tested) = pair.points() else { return };
             let tile = [32.min(shape.nx), 8.min(shape.ny), 1];
             let overlap = [if tile[0] < shape.nx { 4 } else { 0 }, 0, 0];
             let tiles = PointCycle { sub_iterations: 5, tile, overlap, ..PointCycle::sweep(0.9) };

@@ -9,16 +9,8 @@ use crate::real::Precision;
 pub(crate) enum Next {
     /// The solver that is chosen for these coefficients, after one for former ones.
     ChooseAgain,
-    /// Multigrid after the nearest box.
-    LeaveBox,
-    /// The preconditioner in reserve after cycles that relax points: [`after_points`].
-    LeavePoints,
-    /// Multigrid after the simple preconditioner of time steps: [`with_multigrid`].
-    LeaveSimple,
-    /// Deflation by large bodies beside multigrid: [`with_bodies`].
-    Deflate,
-    /// Double precision after multigrid in single precision: [`in_double`].
-    LeaveSingle,
+    /// Another iteration.
+    Replace(Replacement),
     /// A simpler preconditioner after one that failed, or a restart from the true residual.
     Recover,
     /// A simpler preconditioner after a slow one, or the fastest of all.
@@ -27,6 +19,21 @@ pub(crate) enum Next {
     Restart,
     /// Nothing.
     End,
+}
+
+/// The iteration that replaces a slow or failed one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Replacement {
+    /// Multigrid instead of the nearest box.
+    OfBox,
+    /// The preconditioner in reserve instead of cycles that relax points: [`after_points`].
+    OfPoints,
+    /// Multigrid instead of the simple preconditioner of time steps: [`with_multigrid`].
+    OfSimple,
+    /// Multigrid deflated by large bodies: [`with_bodies`].
+    Deflated,
+    /// Double precision instead of multigrid in single precision: [`in_double`].
+    OfSingle,
 }
 
 /// The state of a solve whose iteration has ended.
@@ -57,11 +64,11 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     let is_weak = is_slow || has_failed || stop == Some(Stop::Stagnated);
     match state {
         State { is_finite: true, is_old: true, .. } if is_slow => Next::ChooseAgain,
-        State { is_finite: true, tries_box: true, .. } if is_weak => Next::LeaveBox,
-        State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::LeavePoints,
-        State { is_finite: true, is_simple: true, .. } if is_slow || has_failed => Next::LeaveSimple,
-        State { is_finite: true, deflates: true, .. } if is_slow => Next::Deflate,
-        State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::LeaveSingle,
+        State { is_finite: true, tries_box: true, .. } if is_weak => Next::Replace(Replacement::OfBox),
+        State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::Replace(Replacement::OfPoints),
+        State { is_finite: true, is_simple: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSimple),
+        State { is_finite: true, deflates: true, .. } if is_slow => Next::Replace(Replacement::Deflated),
+        State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSingle),
         State { is_finite: true, keeps_best: true, .. } if has_failed => Next::Recover,
         _ if is_slow => Next::Hurry,
         _ if stop == Some(Stop::Converged) => Next::Restart,
@@ -138,18 +145,34 @@ mod tests {
         let single = State { is_single: true, ..none };
         let deflates = State { deflates: true, ..single };
         let simple = State { is_simple: true, ..deflates };
-        assert_eq!([next(None, simple), next(Some(Stop::Breakdown), simple)], [Next::LeaveSimple; 2]);
-        assert_eq!([next(None, deflates), next(Some(Stop::Diverged), deflates)], [Next::Deflate, Next::LeaveSingle]);
+        assert_eq!(
+            [next(None, simple), next(Some(Stop::Breakdown), simple)],
+            [Next::Replace(Replacement::OfSimple); 2]
+        );
+        assert_eq!(
+            [next(None, deflates), next(Some(Stop::Diverged), deflates)],
+            [Next::Replace(Replacement::Deflated), Next::Replace(Replacement::OfSingle)]
+        );
         let points = State { is_replaceable: true, ..single };
         let boxed = State { tries_box: true, ..points };
         let old = State { is_old: true, ..boxed };
-        assert_eq!([next(None, old), next(Some(Stop::Breakdown), old)], [Next::ChooseAgain, Next::LeaveBox]);
+        assert_eq!(
+            [next(None, old), next(Some(Stop::Breakdown), old)],
+            [Next::ChooseAgain, Next::Replace(Replacement::OfBox)]
+        );
         let broken = Some(Stop::Breakdown);
         for stop in [None, broken, Some(Stop::Diverged)] {
             let all = [boxed, points, single].map(|state| next(stop, state));
-            assert_eq!(all, [Next::LeaveBox, Next::LeavePoints, Next::LeaveSingle]);
+            assert_eq!(
+                all,
+                [
+                    Next::Replace(Replacement::OfBox),
+                    Next::Replace(Replacement::OfPoints),
+                    Next::Replace(Replacement::OfSingle)
+                ]
+            );
         }
-        assert_eq!(next(Some(Stop::Stagnated), points), Next::LeavePoints);
+        assert_eq!(next(Some(Stop::Stagnated), points), Next::Replace(Replacement::OfPoints));
         assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
         assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
         assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);

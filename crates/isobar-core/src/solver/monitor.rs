@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::spectrum::Lanczos;
+use crate::options::Method;
 use crate::outcome::{Spectrum, Stop};
 use crate::policy::watch::Watch;
 
@@ -36,6 +37,18 @@ pub enum Patience {
     Refinement,
     /// Relaxation gains a little at a time, over many iterations.
     Relaxation,
+}
+
+impl Patience {
+    /// Returns the patience with a method.
+    pub fn of(method: Method) -> Self {
+        match method {
+            Method::Jacobi => Self::Relaxation,
+            Method::Direct => Self::Refinement,
+            _ if method.is_stationary() => Self::Stationary,
+            _ => Self::Krylov,
+        }
+    }
 }
 
 /// Keeps the history of a solve and ends it.

@@ -111,7 +111,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
     /// ‖D^−½ r‖² of this parity.
     pub(super) fn scaled_norm(&mut self, parity: usize, scalars: &mut B::Scalars) -> Result<()> {
         let Some((diagonal, scaled)) = &mut self.scaled else { return Ok(()) };
-        diagonal.divide_by_diagonal(&mut self.r, scaled)?;
+        diagonal.divide_by_diagonal(&self.r, scaled)?;
         self.backend.dot(&self.r, scaled, NORM[parity].of(scalars))
     }
 

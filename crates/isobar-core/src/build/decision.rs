@@ -1,0 +1,72 @@
+//! The choice of a solver, and the replacements that are left.
+
+use crate::options::{Method, Norm, Preconditioner, SolverOptions};
+use crate::policy::begin::{AfterBox, Beginning};
+use crate::policy::watch::Replaceable;
+
+/// What was asked of a solver, what was chosen for its matrix, and what may replace it.
+#[derive(Clone)]
+pub(super) struct Decision<S> {
+    /// The options of the caller, if the solver may be made anew for other coefficients.
+    pub(super) requested: Option<SolverOptions>,
+    /// The options of the first choice, which leave nothing open.
+    pub(super) first: SolverOptions,
+    /// The options for other coefficients after a direct solve, if that was chosen.
+    pub(super) after_direct: Option<SolverOptions>,
+    /// Whether a direct solve was chosen for some coefficients.
+    pub(super) was_direct: bool,
+    /// The replacement of the nearest box as a preconditioner, while that is tried.
+    pub(super) after_box: Option<AfterBox>,
+    /// The preconditioner of the safer method.
+    pub(super) reserve: Preconditioner,
+    /// The replacements of a slow iteration.
+    pub(super) replaceable: Replaceable,
+    /// Whether multigrid suits the matrix.
+    pub(super) has_levels: bool,
+    /// The coefficients of the last update, in the caller's order, until a solve has shown whether the choice suits them; not those in a caller's
+    /// arrays on a GPU, whose numbers may have changed.
+    pub(super) latest: Option<S>,
+    /// Whether a solve was slow and another solver would be chosen for the latest coefficients.
+    pub(super) is_outdated: bool,
+    /// The number of notes about this choice, with which the description begins.
+    pub(super) first_notes: usize,
+}
+
+impl<S> Decision<S> {
+    /// Notes a choice by `open` options, or by those for iterations, where a direct solve is not chosen.
+    pub(super) fn new<F>(began: &Beginning<F>, [open, for_iterations]: [&SolverOptions; 2]) -> Self {
+        let used = if began.is_direct { open } else { for_iterations };
+        Self {
+            requested: None,
+            first: began.options.clone(),
+            after_direct: began.is_direct.then(|| for_iterations.clone()),
+            was_direct: began.is_direct,
+            after_box: began.after_box.clone(),
+            reserve: began.reserve,
+            replaceable: Replaceable::of(used, [open, for_iterations], began.is_replaceable),
+            has_levels: began.has_levels,
+            latest: None,
+            is_outdated: false,
+            first_notes: 0,
+        }
+    }
+
+    /// Returns this choice for a solver without replacements, beside the one that decides.
+    pub(super) fn without_replacements(&self) -> Self
+    where
+        S: Clone,
+    {
+        Self { latest: None, after_direct: None, after_box: None, ..self.clone() }
+    }
+
+    /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.
+    pub(super) fn chooses(&self) -> bool {
+        self.requested.as_ref().is_some_and(|options| options.method == Method::Auto && options.norm != Norm::Initial)
+    }
+
+    /// Changes the tolerance of all options that may be used later.
+    pub(super) fn set_tolerance(&mut self, tolerance: f64) {
+        let later = [self.after_direct.as_mut(), self.after_box.as_mut().map(|after| &mut after.options)];
+        later.into_iter().flatten().for_each(|options| options.tolerance = tolerance);
+    }
+}
