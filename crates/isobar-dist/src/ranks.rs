@@ -1,4 +1,4 @@
-//! The ranks of a job, as a back end knows them.
+//! This module describes the ranks of a job to a back end.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::communicator::{Communicator, Message};
 use crate::edge::{Edge, Handed};
 use crate::slabs::{Slabs, too_thin};
 
-/// The tag of what is handed on, beside those of the colours.
+/// The tag of messages of pipelined substitution; smaller tags are those of the colours.
 const HANDED: u32 = 2;
-/// The first tag of messages that say which way they go.
+/// The first tag of messages whose tags contain their direction.
 const DIRECTED: u32 = 8;
 
 /// The ranks that share a grid, seen by one of them: each has consecutive rows.
@@ -36,7 +36,7 @@ impl Ranks {
         self.world.rank()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.world.size()
     }
@@ -66,13 +66,13 @@ impl Ranks {
         if slabs.halved().is_none() { Err(too_thin(grid.ny, self.size())) } else { Ok(slabs) }
     }
 
-    /// [`Backend::shares`](isobar_core::backend::Backend::shares).
+    /// Implements [`Backend::shares`](isobar_core::backend::Backend::shares).
     pub fn shares(&self, grid: Shape) -> Option<Shares> {
         Some(self.slabs(grid).ok()?.shares())
     }
 
-    /// Marks this rank as one that computes and exchanges in turn, as long as the guard lives: one that then does neither for long is
-    /// found to hang.
+    /// Marks this rank as one that alternates between computing and exchanging, as long as the guard lives: if it then does neither for
+    /// long, it is reported to hang.
     pub fn watch(&self) -> Watched<'_> {
         self.world.set_iterating(true);
         Watched(&*self.world)
@@ -89,7 +89,7 @@ impl Ranks {
                 messages.push(Message { peer, tag: colour, send, receive });
                 continue;
             }
-            // In a periodic direction of two subdomains the same rank is on both sides: tags say which way messages go.
+            // In a periodic direction of two subdomains the same rank is on both sides, so tags contain the direction of messages.
             let tag = |is_after: bool| DIRECTED + 2 * u32::from(is_after) + colour;
             messages.push(Message { peer, tag: tag(*is_after), send, receive: &mut [] });
             messages.push(Message { peer, tag: tag(!*is_after), send: &[], receive });
@@ -97,7 +97,7 @@ impl Ranks {
         self.world.exchange_while(&mut messages, meanwhile)
     }
 
-    /// [`PartBackend::hand_on`](crate::PartBackend::hand_on). What is sent in one call the neighbour receives in one call.
+    /// Implements [`PartBackend::hand_on`](crate::PartBackend::hand_on). What one call sends, the neighbour receives in one call.
     pub(crate) fn hand_on(&self, Handed { upwards, send, receive }: Handed<'_, u8>) -> Result<()> {
         let rank = self.rank();
         let peer = |is_next: bool| if is_next { rank + 1 } else { rank - 1 };
@@ -112,7 +112,7 @@ impl Ranks {
     }
 }
 
-/// A rank that computes and exchanges in turn.
+/// A guard that marks a rank as alternating between computing and exchanging.
 pub struct Watched<'w>(&'w dyn Communicator);
 
 impl Watched<'_> {
