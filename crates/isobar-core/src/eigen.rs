@@ -116,7 +116,7 @@ impl Rotation {
     }
 }
 
-/// R, which converges to a diagonal matrix.
+/// The upper bidiagonal R, which converges to a diagonal matrix.
 struct Bidiagonal {
     d: Vec<f64>,
     e: Vec<f64>,
@@ -171,7 +171,7 @@ impl Bidiagonal {
         let (start, last) = (block.start, block.end - 1);
         let n = last - start;
         let largest = d[start..=last].iter().chain(&e[start..last]).fold(0f64, |most, x| most.max(x.abs()));
-        // From its end R is lower bidiagonal: rows and columns are exchanged.
+        // Read from its end, R is lower bidiagonal: rows and columns are exchanged.
         let d_at = |k: usize| if is_up { last - k } else { start + k };
         let e_at = |k: usize| if is_up { last - 1 - k } else { start + k };
         let shift = smallest_of_two(d[d_at(n - 1)], e[e_at(n - 1)], d[d_at(n)]);

@@ -16,12 +16,12 @@ pub enum Error {
         /// The fault, with numbers, and the remedy.
         message: String,
     },
-    /// Two things that must agree in shape do not.
+    /// The shapes of two arrays, or of an array and a grid, do not agree.
     #[error("{what}: found shape {found}, but {expected} is needed")]
     Shape {
         /// The offending array.
         what: String,
-        /// Its shape.
+        /// The shape that was found.
         found: String,
         /// The shape that is needed.
         expected: String,
@@ -60,7 +60,7 @@ pub enum Error {
     Device {
         /// The device.
         device: String,
-        /// Its message, and the remedy.
+        /// The device's message, and the remedy.
         message: String,
     },
     /// Reading or writing failed.
@@ -115,7 +115,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// More consecutive digits than any count or size has: a floating-point number printed in full.
+/// The number of digits in a row that only a floating-point number printed in full has, no count or size.
 const MANY_DIGITS: usize = 25;
 
 /// Shortens numbers of hundreds of digits in a message like a [`Number`].

@@ -18,7 +18,7 @@ pub trait Execute: Sync {
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
 }
 
-/// One item after the other.
+/// Runs one item after the other on the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Serial;
 

@@ -13,18 +13,18 @@ const LARGE_PAGE: usize = 2 << 20;
 
 /// Bytes of an ordinary page.
 const PAGE: usize = 4 << 10;
-/// Smaller allocations are the system allocator's.
+/// The smallest allocation in large pages; smaller ones are left to the system's allocator. B
 const LEAST: usize = 16 << 10;
-/// Larger ones are mappings of their own; those between are parts of regions.
+/// The largest part of a region; larger allocations are mappings of their own. B
 const MOST: usize = 64 << 20;
 /// Bytes of a region, of which only those pages take memory that have been touched.
 const REGION: usize = 256 << 20;
 /// Parts begin at multiples of this.
 const LINE: usize = 64;
-/// Freed parts of up to this many bytes in all are always kept for reuse.
+/// The free parts that are always kept for reuse. B
 const KEPT: usize = 64 << 20;
-/// More are kept as long as bytes in use and kept bytes are together no more than were in use before, at most this many: a setup spends a
-/// third of its time, and on some virtual machines most of it, on pages that the system has to clear again.
+/// The limit of kept bytes above `KEPT`: more are kept as long as used and kept bytes together do not exceed the former maximum of used
+/// ones. A setup spends a third of its time, and on some virtual machines most of it, on pages that the system has to clear again.
 const MOST_KEPT: usize = 1 << 30;
 
 /// An allocator for programs that solve on CPUs: on Linux, what takes 16 KiB or more lies in large pages, and freed parts are used again.
@@ -116,7 +116,7 @@ pub(crate) fn zeros<X: Clone + Default>(count: usize) -> Vec<X> {
     all
 }
 
-/// Where an allocation lies, by its size and alignment.
+/// The allocator that serves a request of this size and alignment.
 enum Home {
     System,
     Region,
@@ -263,7 +263,7 @@ impl Locked {
 mod system {
     use super::*;
 
-    /// Maps memory that begins with a large page and asks for large pages. Returns its first byte; nothing where there is no memory.
+    /// Maps memory that begins with a large page and asks for large pages. Returns its address, or nothing if there is no memory.
     pub(super) fn map(size: usize) -> Option<usize> {
         let size = size.checked_next_multiple_of(PAGE)?;
         let reserved = size.checked_add(LARGE_PAGE)?;

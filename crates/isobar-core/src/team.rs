@@ -37,13 +37,13 @@ pub struct Team(Arc<Owner>);
 struct Owner {
     shared: Arc<Shared>,
     threads: ManuallyDrop<Vec<JoinHandle<()>>>,
-    /// The process that has these threads. One that is forked from it has none of them.
+    /// The process that has these threads. A process that is forked from it has none of them.
     process: u32,
 }
 
 /// The state that members share.
 struct Shared {
-    /// See [`State`].
+    /// The state of the current pass, see [`State`].
     state: Line<AtomicU64>,
     /// The pass, while it is open or has active members.
     pass: UnsafeCell<Pass>,
@@ -162,8 +162,8 @@ impl Team {
         self.0.process
     }
 
-    /// Calls f(0), …, f(count − 1), in any order and concurrently; member n begins with the n-th part of them. From within an item, f runs on
-    /// that item's thread. It allocates nothing.
+    /// Calls f(0), …, f(count − 1), in any order and concurrently; member n begins with the n-th part of them. Called within an item, it runs
+    /// f on that item's thread. It allocates nothing.
     ///
     /// # Panics
     /// If f panics, after all other items have ended.
@@ -306,7 +306,7 @@ impl Shared {
 }
 
 impl Sleeper {
-    /// Waits until a condition holds, at first awake. Who makes it hold calls [`Sleeper::wake`] afterwards.
+    /// Waits until a condition holds, at first awake. The thread that makes it hold calls [`Sleeper::wake`] afterwards.
     fn wait(&self, mut holds: impl FnMut() -> bool) {
         for round in 0.. {
             if holds() {
@@ -319,7 +319,7 @@ impl Sleeper {
             } else {
                 *lock(&self.thread) = Some(thread::current());
                 self.is_asleep.store(true, SeqCst);
-                // It may hold since the last look, by one who found this thread awake.
+                // Another thread may have set the condition after the last test, without waking this thread; test once more before parking.
                 if !holds() {
                     thread::park();
                 }

@@ -47,7 +47,7 @@ pub struct StepTraffic {
     pub size: usize,
     /// Coefficient vectors of its operator.
     pub coefficient_vectors: f64,
-    /// How often an iteration runs it.
+    /// The number of times that an iteration runs it.
     pub count: f64,
 }
 

@@ -57,8 +57,8 @@ impl DeviceArray {
         Self { stream: Some(stream), ..self }
     }
 
-    /// Describes the array on a grid of this many copies of it along x and y. What reads it finds the same in all copies; what writes it stores
-    /// the mean over all copies.
+    /// Describes the array on a grid of this many copies of it along x and y. A reader finds the same values in all copies; a writer stores the
+    /// mean over all copies.
     pub(crate) fn repeated(self, copies: [u8; 2]) -> Self {
         let ([x, y], Shape { nx, ny, nz }) = (copies.map(usize::from), self.shape);
         let copies = [0, 1].map(|d| copies[d] * self.copies[d]);

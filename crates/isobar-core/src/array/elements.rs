@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 /// The memory that a view's elements lie in.
 ///
-/// Parts of an array lie between each other's elements, so that no two slices hold one each. A view reads, and a view to write
-/// changes, no elements but its own, those of its shape and place.
+/// Several views may have interleaved elements of one array, so that slices cannot describe them. A view accesses, and a
+/// mutable view changes, no elements but its own, which its shape and place determine.
 #[derive(Debug)]
 pub(super) struct Elements<'a, T> {
     start: NonNull<T>,

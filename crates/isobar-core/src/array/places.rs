@@ -8,24 +8,24 @@ use crate::real::Precision;
 /// An array to read: in host memory or on a device.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// In host memory, double precision.
+    /// An array in host memory, in double precision.
     F64(ArrayView<'a, f64>),
-    /// In host memory, single precision.
+    /// An array in host memory, in single precision.
     F32(ArrayView<'a, f32>),
-    /// In the memory of a GPU.
+    /// An array in the memory of a GPU.
     Device(DeviceArray),
 }
 
 /// An array to write: in host memory or on a device; or none.
 #[derive(Debug)]
 pub enum Target<'a> {
-    /// In host memory, double precision.
+    /// An array in host memory, in double precision.
     F64(ArrayViewMut<'a, f64>),
-    /// In host memory, single precision.
+    /// An array in host memory, in single precision.
     F32(ArrayViewMut<'a, f32>),
-    /// In the memory of a GPU.
+    /// An array in the memory of a GPU.
     Device(DeviceArray),
-    /// None: the solution of this shape remains with its solver.
+    /// No array: the solution of this shape remains with its solver.
     Nothing(Shape),
 }
 

@@ -58,7 +58,7 @@ pub type Body<'b, S> = dyn FnMut(usize, &mut S) -> Result<()> + 'b;
 /// The observer of [`Backend::iterate`], which receives the bank of scalars after every iteration and may end the loop.
 pub type Look<'l> = dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()> + 'l;
 
-/// How the iterations of [`Backend::iterate`] may be run.
+/// The properties of the iterations of [`Backend::iterate`] that decide how they are run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Iterations {
     /// Whether iteration 0 differs from all others.
@@ -239,9 +239,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Runs `body(n, scalars)` for n = 0, 1, 2, … until `observe` breaks; `observe` sees the bank
     /// after every iteration, in order.
     ///
-    /// Except as `how` tells, the body depends on `n` only through its parity, and reads no scalar, so that a device can record two
-    /// iterations once and replay them. Host state that the body exchanges, such as the handles of two vectors, is on return as
-    /// after the last iteration.
+    /// Unless `how` states otherwise, the body depends on `n` only through its parity and reads no scalar, so that a device can record two
+    /// iterations once and replay them. Host state that the body swaps, such as the handles of two vectors, is on return as after the last
+    /// iteration.
     fn iterate(
         &self,
         how: Iterations,

@@ -465,7 +465,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             return Err(unsupported(&key_of(smoother), "\"line-red-black\" or \"line-jacobi\""));
         }
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
-        // All modes, of which a rank may have some.
+        // All modes; a rank may have some of them only.
         let levels = problems.shapes().into_iter().map(|level| Shape { nz: plan.count, ..level }).collect();
         let mut notes = problems.notes;
         notes.push(plan.to_string());

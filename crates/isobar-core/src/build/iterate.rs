@@ -140,7 +140,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                         monitor.resume(residual);
                         restarts += 1;
                     } else {
-                        // Nothing is known of a caller's own preconditioner.
+                        // A caller's own preconditioner may not be definite, so that a breakdown says nothing about the
+                        // matrix.
                         let is_telling = !self.stencil.is_definite() && self.description.preconditioner != "own";
                         told.evidence.broken = broken.filter(|_| is_telling);
                         return Ok(residual);
@@ -272,7 +273,7 @@ impl Ranks {
         let to = self.name(system);
         monitor.change(residual);
         if next.is_some() {
-            // It gets as much work as the first to be as fast.
+            // The next preconditioner gets as much work as the first one to reach the fastest pace per byte.
             monitor.watch(Some(watch::next(self.bytes, bytes(system), fastest.1)));
         }
         format!(

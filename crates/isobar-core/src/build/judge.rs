@@ -67,7 +67,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(residual)
     }
 
-    /// See [`System::judge`]; after a run of the iteration, which may have computed the residual.
+    /// Implements [`System::judge`] after a run of the iteration, which may have computed the residual.
     pub(super) fn judge_run(&mut self) -> Result<f64> {
         match self.iteration.residual_left() {
             Some(residual) if self.null_space.is_none() && self.turns().count() == 1 => Ok(residual),

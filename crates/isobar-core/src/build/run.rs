@@ -41,7 +41,7 @@ pub(super) struct Norms {
 /// Bounds of the norm that residuals of a time step are relative to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounds {
-    /// Whether it is at most ‖b‖, for first guesses unrelated to the solution.
+    /// Whether the norm is at most ‖b‖, for first guesses unrelated to the solution.
     pub(crate) is_capped: bool,
     /// The residual over ‖b‖ that always counts as converged: a state that hardly changes leaves nothing to reduce.
     pub(crate) rounding: f64,
@@ -49,7 +49,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     fn of(self, guess: Guess, initial: f64, rhs: f64, tolerance: f64) -> f64 {
-        /// The same for a first guess that solves the system already.
+        /// The residual over ‖b‖ below which a first guess counts as the solution.
         const SOLVED: f64 = 1e-13;
         let given = if self.is_capped { initial.min(rhs) } else { initial };
         let rounding = if guess == Guess::Given { self.rounding.max(SOLVED) } else { self.rounding };
@@ -67,7 +67,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (shape, grid) = (self.callers.shape(&self.layout), self.turns().once(self.stencil.shape()));
         let mut b = vec![0.0; shape.cells()];
         fetch(&self.backend, &self.callers, &self.b, &mut ArrayViewMut::c_order(&mut b, shape)?)?;
-        // All ranks find the same cell.
+        // Every rank searches the whole grid, so that all report the same cell.
         let b = self.backend.collect(b, grid)?;
         let Some(&at) = isolated.iter().find(|&&at| b[grid.number(at)] != 0.0) else { return Ok(()) };
         let value = b[grid.number(at)];
@@ -135,7 +135,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let mut told = Told::default();
         told.notes.extend(note_of(removed));
-        // Where coefficients have moved, a former solution may leave residuals of the contrast. Methods that were asked for begin where they are told.
+        // A former solution may have a residual larger than b by the contrast of changed coefficients. A method that the user chose starts from the
+        // user's guess all the same.
         if guess == Guess::Given && self.chooses() && rhs > 0.0 && initial > rhs {
             told.notes.push(format!(
                 "began from 0 and not from the first guess, whose residual is {:.1e} times the norm of the right-hand side",

@@ -40,9 +40,9 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(crate) callers: CallersGrid,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
-    /// Scratch, where the operator's residual norm needs it.
+    /// Scratch memory, if the operator's residual norm needs it.
     pub(super) scratch: B::Vector<f64>,
-    /// u in single precision, once a caller's array has it.
+    /// The solution in single precision, once a caller's array has it.
     pub(super) single: Option<B::Vector<f32>>,
     /// The preconditioner for other programs' iterations where the iteration's own cycles are not symmetric, made on demand.
     pub(super) symmetric: Option<Symmetric<B, S>>,
@@ -63,17 +63,17 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) was_direct: bool,
     /// The options that follow a direct solve, where that was chosen, once coefficients are not separable.
     pub(super) asked: Option<SolverOptions>,
-    /// What replaces the nearest box as a preconditioner, where it is only tried.
+    /// The options that replace the nearest box if it is slow.
     pub(super) after_box: Option<AfterBox>,
     /// The first notes of the description, which are those of the method at the beginning.
     pub(super) first_notes: usize,
-    /// What may replace a slow iteration.
+    /// The fallbacks that are still available.
     pub(super) replaceable: Replaceable,
     /// The preconditioner of the safer method.
     pub(super) reserve: Preconditioner,
-    /// What [`Norm::Initial`] is replaced by in time steps.
+    /// The bounds of the reference norm in time steps.
     pub(super) bounds: Bounds,
-    /// Whether all that is made of the coefficients belongs to the operator's: not after an update that failed.
+    /// Whether everything made from the coefficients matches the operator's; false after a failed update.
     pub(super) is_current: bool,
     /// Whether the matrix chooses multigrid.
     pub(super) has_levels: bool,
@@ -88,7 +88,7 @@ pub(super) type Symmetric<B, S> = (Box<dyn Iteration<B, f64>>, Vec<Update<S>>);
 
 /// ‖r‖²
 pub(super) const NORM: Scalar = Scalar::new(0);
-/// Those of [`Balance`].
+/// The scalars of [`Balance`]: outflow, excess and work.
 const OUTFLOW: Scalar = Scalar::new(1);
 const EXCESS: Scalar = Scalar::new(2);
 const WORK: Scalar = Scalar::new(3);

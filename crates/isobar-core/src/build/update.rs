@@ -28,7 +28,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let direct = Direct {
             is_possible: backend.has_direct(),
             is_divided: backend.device().ranks > 1,
-            // Of an indefinite matrix on a GPU even a copy on the host is worth while: nothing else solves it.
+            // An indefinite matrix is factored even if its coefficients must be copied from the GPU, because no iteration solves it.
             factors: || match stencil.chooses_direct() {
                 None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
                 found => found.filter(|factors| backend.direct_pays(factors)),

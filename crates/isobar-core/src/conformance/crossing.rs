@@ -40,7 +40,7 @@ pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
     }
 }
 
-/// Planes of cells alike, whichever direction has one cell, and which is periodic.
+/// Checks planes of equal cells, whichever direction has one cell, and which is periodic.
 pub(super) fn slices<B: Supports<Diffusion>>(backend: &B) {
     let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
     let ring = [Boundary::Periodic; 2];
@@ -151,7 +151,7 @@ fn solve_on<B: Supports<Diffusion>>(
     let _ = ok(system.solve(source.into(), target.into(), Guess::Zero, &mut ignore));
     let u: Vec<f64> = strided.into_iter().step_by(3).collect();
     let b: Vec<f64> = single.into_iter().map(f64::from).collect();
-    // What b in single precision has in the kernel of A no solution has.
+    // Rounding b to single precision adds a component in the kernel of A, which no u can reproduce.
     assert!(residual(&other, &b, &u) <= 1e-6 + options.tolerance, "{shape}: strided");
     // A x from the same arrays.
     let mut product = vec![f64::NAN; shape.cells()];
@@ -163,7 +163,7 @@ fn solve_on<B: Supports<Diffusion>>(
     system.description().notes.join("; ")
 }
 
-/// Where z crosses another direction, lines are solved on all grids: iterations grow little with the factor.
+/// Checks that lines are solved on all grids if z crosses another direction: iterations grow little with the factor.
 pub(super) fn lines<B: Supports<Diffusion>>(backend: &B) {
     let shape = Shape::new(20, 18, 22);
     let iterations = |by: [f64; 3]| {

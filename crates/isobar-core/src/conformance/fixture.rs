@@ -54,7 +54,7 @@ pub(super) fn relaxations() -> [Relaxation; 6] {
     ]
 }
 
-/// Black, red and black columns, as on the finest grid of a symmetric cycle.
+/// A sweep of black, red and black columns, as on the finest grid of a symmetric cycle.
 pub(super) const RETURNING: Relaxation =
     Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Black, returns: true };
 

@@ -8,9 +8,9 @@ use crate::execute::{Host, find_in_rows};
 pub struct Lines {
     /// σ, one number a cell.
     pub shift: Vec<f64>,
-    /// t between a cell and the next; the last one is across the periodic end, else 0.
+    /// The couplings t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,
-    /// D_a and D_b, one number a cell each.
+    /// The factors D_a and D_b, one number per cell each.
     pub weights: [Vec<f64>; 2],
     /// The least distance of pivots from 0: closer ones are moved away, and refinement corrects the effect; 0 where no pivot is negative.
     pub least_pivot: f64,

@@ -15,9 +15,9 @@ pub struct Separable {
     pub line: usize,
     /// The other axes, in the order of x, y and z.
     pub across: [usize; 2],
-    /// Their matrices.
+    /// The matrices of the two other axes.
     pub factors: [AxisMatrix; 2],
-    /// T, D_a and D_b.
+    /// The tridiagonal systems of T, D_a and D_b.
     pub lines: Lines,
 }
 

@@ -9,7 +9,7 @@ use crate::{AggregateMap, Host, Real, Result, Sum};
 pub struct Components {
     /// All components; inactive cells, whose rows are zero, belong to none.
     pub all: AggregateMap,
-    /// Whether each has a shift somewhere, so that its block of the matrix is not singular.
+    /// Whether each component has a shift somewhere, so that its block of the matrix is not singular.
     pub anchored: Vec<bool>,
 }
 

@@ -21,7 +21,8 @@ impl<B: LevelBackend> Coarser<B> {
         self.alone.as_ref().unwrap_or(&self.own)
     }
 
-    /// The transfer to the coarser level, whose vectors have the layout `level`, made of one to this rank's share of it, `own`.
+    /// Returns the transfer to the coarser level, whose vectors have the layout `level`, given the transfer to this rank's subdomain
+    /// of it, `own`.
     pub fn transfer<T: Real>(
         &self,
         to_own: Arc<dyn Transfer<B, T>>,
@@ -41,7 +42,7 @@ impl<B: LevelBackend> Coarser<B> {
 pub struct OwnModes<B: Backend, T: Real, C: Real> {
     /// The device by itself, which solves them.
     pub alone: B,
-    /// Their modes.
+    /// The numbers of the modes.
     pub which: Range<usize>,
     /// The transfer to these.
     pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
@@ -58,8 +59,8 @@ pub trait LevelBackend: Backend {
         Ok(Coarser { own: self.clone(), alone: None })
     }
 
-    /// The transfer to a level that every rank has whole, made of one to this rank's share of it: right-hand sides are gathered on
-    /// the way down, and nothing needs to be sent on the way up. Called on [`Coarser::own`].
+    /// Makes a transfer to a level that every rank holds completely from the transfer to this rank's subdomain of it: right-hand
+    /// sides are gathered on the way down, and nothing is sent on the way up. Called on [`Coarser::own`].
     fn gathering<T: Real>(
         &self,
         to_own: Arc<dyn Transfer<Self, T>>,

@@ -23,8 +23,8 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// [`Error::Invalid`] for a tile larger than the device can hold, naming its limits; the errors of the device.
     fn prepare(&self, cycle: &PointCycle) -> Result<()>;
 
-    /// Computes v = u after one cycle;  ‖f − A u‖² of the initial u. Where D is zero, so that nothing determines u, a sub-iteration
-    /// returns (1 − ω) u. With momentum v holds the u before, and m (u − v) is added everywhere.
+    /// Computes v = u after one cycle;  ‖f − A u‖² of the initial u. If D is zero, so that nothing determines u, a sub-iteration
+    /// returns (1 − ω) u. With momentum v holds the previous u on entry, and m (u − v) is added everywhere.
     fn relax_points(
         &self,
         cycle: &PointCycle,

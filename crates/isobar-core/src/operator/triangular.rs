@@ -1,4 +1,4 @@
-//! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
+//! Steps with the strict triangular parts of a matrix, for preconditioners that use them.
 
 use super::{Diagonal, ResidualUpdate, update_residual_unfused};
 use crate::{Backend, Precision, Real, Result, Shape, Sum};

@@ -26,9 +26,9 @@ pub enum CoarseSolve {
     /// The faster one for the number of vectors and the device.
     #[default]
     Auto,
-    /// Its Cholesky factor, on the host.
+    /// The Cholesky factor of E, on the host.
     Triangular,
-    /// Its inverse, on the device.
+    /// The inverse of E, on the device.
     Inverse,
 }
 

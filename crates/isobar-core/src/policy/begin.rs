@@ -14,7 +14,7 @@ pub(crate) struct Beginning<F> {
     pub(crate) factors: Option<F>,
     /// Whether a direct solve was chosen, which other coefficients may not allow.
     pub(crate) is_direct: bool,
-    /// What replaces the nearest box, where it is only tried.
+    /// The replacement of the nearest box, if that is only tried.
     pub(crate) after_box: Option<AfterBox>,
     /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
     pub(crate) is_replaceable: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Beginning<F> {
     pub(crate) why: Vec<String>,
 }
 
-/// What replaces the nearest box, where it is only tried.
+/// The replacement of the nearest box, if that is only tried.
 #[derive(Clone, Debug)]
 pub(crate) struct AfterBox {
     /// The options that follow.
@@ -36,7 +36,7 @@ pub(crate) struct AfterBox {
 }
 
 impl<F> Beginning<F> {
-    /// Begins as a choice says, where the options leave it open.
+    /// Begins with a matrix's choice for all that the options leave open.
     pub(crate) fn by(choice: &Choice, options: &SolverOptions) -> Result<Self> {
         let resolved = options.resolved(choice)?;
         Ok(Self {

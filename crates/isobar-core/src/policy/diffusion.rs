@@ -17,11 +17,11 @@ const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
 /// Grids of fewer cells get Galerkin levels, whose setup is cheap there.
 const FEWEST_ABOVE_LINES: usize = 30_000;
 
-/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are differences, and do not fit into 24
-/// bits where bodies of two materials meet with a larger ratio.
+/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are differences, and do not fit into 24 bits if two
+/// materials with a larger ratio meet.
 pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
-/// The largest ratio of couplings that meet in a cell for single precision, whatever the ratio elsewhere: rough coefficients
-/// without bodies give coarse grids with rows of similar couplings.
+/// The largest ratio of couplings that meet in a cell for single precision, whatever the ratio elsewhere: the coarse grids of rough coefficients
+/// without regions of one material have rows of similar couplings.
 const MOST_MEETING_SINGLE: f64 = 1e3;
 /// Couplings between the inverse of this and this, and their products with residuals, are well within the range of single
 /// precision.
@@ -48,8 +48,8 @@ pub struct Measures {
     pub fields: usize,
     /// Whether the direction of the strongest couplings changes over the grid.
     pub crosses: bool,
-    /// What holds a constant, 1ᵀA1 for each cell, over the largest coefficient, where that is the shift alone; infinite where a side is fixed, or
-    /// where nothing holds it, as residuals then have no mean.
+    /// The energy of a constant, 1ᵀA1 per cell, over the largest coefficient, if the shift alone contributes to it; infinite if a side is fixed, or
+    /// if it is zero, since residuals then have no mean.
     pub hold: f64,
 }
 

@@ -6,7 +6,7 @@ use crate::error::Number;
 const THIN: f64 = 10.0;
 /// …and where in some cells one direction's couplings are this many times another's, and the reverse in others…
 pub(crate) const CROSSING: f64 = 20.0;
-/// The same in words.
+/// The reason in words.
 pub(crate) const CROSSES: &str = "the direction of the strongest couplings changes over the grid";
 /// …and the nearest box suffices where this part of the cells is open…
 pub(crate) const MOSTLY_OPEN: f64 = 0.6;
@@ -25,13 +25,13 @@ const MOST_CONTRAST_CLOSED: f64 = 1e3;
 const MOST_ITERATIONS: f64 = 36.0;
 /// …and where directions cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds.
 const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
-/// Multigrid then takes up to this many times as long as elsewhere, and eigenvectors may.
+/// The factor by which multigrid may then take longer than elsewhere, and the computation of eigenvectors too.
 const LONGER_CROSSING: f64 = 200.0;
 
 /// The nearest box, as a preconditioner to be tried.
 #[derive(Clone, Debug)]
 pub struct Trial<F> {
-    /// Its factors.
+    /// The factors of the box.
     pub factors: F,
     /// The reason for the trial.
     pub why: String,
@@ -39,7 +39,7 @@ pub struct Trial<F> {
     pub most_iterations: f64,
 }
 
-/// What makes multigrid slow.
+/// The properties of a problem that make multigrid slow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hardness {
     /// The strongest direction's mean couplings over the weakest's.

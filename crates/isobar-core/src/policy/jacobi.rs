@@ -1,4 +1,4 @@
-//! Sub-iterations and overlap of Jacobi's method: where a trial may choose them, and what it chooses, guided by a model.
+//! This module lets a trial, guided by a model, choose sub-iterations and overlap of Jacobi's method.
 
 use crate::layout::Shape;
 use crate::options::{Acceleration, Count, JacobiOptions, Overlap, PointCycle};

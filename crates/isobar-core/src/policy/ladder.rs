@@ -7,25 +7,25 @@ use crate::real::Precision;
 /// The continuation after an iteration that ended without the true residual that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Next {
-    /// The solver that is chosen for these coefficients, after one for former ones.
+    /// Replaces the solver for former coefficients by the one that is chosen for these.
     ChooseAgain,
-    /// Multigrid after the nearest box.
+    /// Replaces the nearest box by multigrid.
     LeaveBox,
-    /// The preconditioner in reserve after cycles that relax points: [`after_points`].
+    /// Replaces cycles that relax points by the preconditioner in reserve: [`after_points`].
     LeavePoints,
-    /// Multigrid after the simple preconditioner of time steps: [`with_multigrid`].
+    /// Replaces the simple preconditioner of time steps by multigrid: [`with_multigrid`].
     LeaveSimple,
-    /// Deflation by large bodies beside multigrid: [`with_bodies`].
+    /// Adds deflation by large bodies to multigrid: [`with_bodies`].
     Deflate,
-    /// Double precision after multigrid in single precision: [`in_double`].
+    /// Replaces multigrid in single precision by double precision: [`in_double`].
     LeaveSingle,
-    /// A simpler preconditioner after one that failed, or a restart from the true residual.
+    /// Replaces a preconditioner that failed by a simpler one, or restarts from the true residual.
     Recover,
-    /// A simpler preconditioner after a slow one, or the fastest of all.
+    /// Replaces a slow preconditioner by a simpler one, or by the fastest of all.
     Hurry,
-    /// A restart from the true residual.
+    /// Restarts from the true residual.
     Restart,
-    /// Nothing.
+    /// Ends the solve.
     End,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) is_finite: bool,
     /// Whether coefficients have changed since the choice, which may be made anew.
     pub(crate) is_old: bool,
-    /// Whether the nearest box is tried.
+    /// Whether the nearest box is in use and only tried.
     pub(crate) tries_box: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
     pub(crate) is_replaceable: bool,
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
         assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
         assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);
-        // Nothing can go on from a residual that is not finite, except for another preconditioner after a slow one.
+        // No iteration continues from a residual that is not finite, except with another preconditioner after a slow one.
         let lost = State { is_finite: false, ..boxed };
         assert_eq!([next(None, lost), next(broken, lost)], [Next::Hurry, Next::End]);
         for state in [none, boxed] {

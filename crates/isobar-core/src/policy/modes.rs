@@ -1,4 +1,5 @@
-//! Vertical modes or multigrid for a tensor product, and the parts of an iteration by vertical modes, by predicted cost and convergence.
+//! This module decides between vertical modes and multigrid for a tensor product, and on the parts of an iteration by vertical modes, by
+//! predicted cost and convergence.
 
 use std::f64::consts::PI;
 use std::fmt;

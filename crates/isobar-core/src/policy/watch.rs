@@ -18,7 +18,7 @@ const PROBE_SINGLE: usize = 30;
 /// The pace is too slow where the tolerance would take this many iterations; few matrices do in double precision.
 const SLOW_SINGLE: f64 = 100.0;
 
-/// Iterations in which multigrid must show its pace, and keep it from then on, so that it needs no deflation by large bodies.
+/// The iterations after which multigrid must have reached its pace, and must keep it, to need no deflation by large bodies.
 const PROBE_BODIES: usize = 20;
 /// The pace is too slow where the tolerance would take this many iterations.
 const SLOW_BODIES: f64 = 60.0;
@@ -72,8 +72,8 @@ pub(crate) struct Replaceable {
 }
 
 impl Replaceable {
-    /// Before a solve with the options `asked`, which may leave the preconditioner open; `open` and `otherwise` are those that a user gave, and
-    /// those for iterations.
+    /// Returns which fallbacks a solve with the options `asked` may use, which may leave the preconditioner open; `open` are the user's options,
+    /// `otherwise` those of an iteration.
     pub(crate) fn of(asked: &SolverOptions, [open, otherwise]: [&SolverOptions; 2], is_points: bool) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
         let is_simple = is_open(open) && !is_open(otherwise);

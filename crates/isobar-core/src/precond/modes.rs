@@ -105,7 +105,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         Preconditioner::is_variable(&self.cycle)
     }
 
-    /// See [`Preconditioner::update`].
+    /// Implements [`Preconditioner::update`].
     pub fn update(&mut self) -> Result<()> {
         self.cycle.update()
     }

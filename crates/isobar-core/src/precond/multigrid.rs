@@ -36,7 +36,7 @@ pub struct Cycle<B: Backend, T: Real> {
     bytes: usize,
 }
 
-/// What a cycle applies to its vectors: the operators of a hierarchy and the steps on each level.
+/// The part of a cycle that does not change: the operators of a hierarchy and the steps on each level.
 struct Steps<B: Backend, T: Real> {
     backend: B,
     /// Operators, finest first.

@@ -27,7 +27,7 @@ pub struct NullSpace<B: AggregateBackend> {
 }
 
 struct Found<B: AggregateBackend> {
-    /// Floating components, where there are any.
+    /// The floating components, if there are any.
     floating: Option<B::Aggregates>,
     sizes: Vec<usize>,
     sums: B::AggregateVector,

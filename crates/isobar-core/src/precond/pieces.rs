@@ -35,9 +35,9 @@ struct Found<B: AggregateBackend, T: Real> {
     inverses: B::AggregateVector,
     /// −1 / cells of floating components; 0 for others.
     means: B::AggregateVector,
-    /// Whether there are components that little holds.
+    /// Whether there are components with a shift that is small beside their couplings.
     any_held: bool,
-    /// Whether an iteration needs this.
+    /// Whether an iteration needs these coarse vectors.
     several: bool,
     /// See [`Components::is_one_floating`].
     is_one_floating: bool,

@@ -323,7 +323,7 @@ impl DiffusionProblem {
     }
 }
 
-/// What κ is multiplied by in a field of the matrix. The conductance from the centre of a cell to its face is the field times a number that all cells share.
+/// The factor of κ in a field of the matrix. The conductance from the centre of a cell to its face is the field times a number that all cells share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// 1
@@ -369,7 +369,7 @@ pub struct CheckedProblem<'p> {
 }
 
 impl CheckedProblem<'_> {
-    /// See [`DiffusionProblem::stencil`].
+    /// Makes the matrix, see [`DiffusionProblem::stencil`].
     ///
     /// # Errors
     /// See [`Diffusion::new`].

@@ -15,7 +15,7 @@ pub struct Heat {
     pub stiffness: Diffusion,
     /// The diagonal of M, 0 in inactive cells.
     pub mass: Mass,
-    /// s, C order, where it is not zero: sources, wells and boundary values.
+    /// The sources s, C order, if not zero: sources, wells and boundary values.
     pub source: Option<Vec<f64>>,
     /// Positions of the unknowns in x, y and z.
     pub coordinates: [Vec<f64>; 3],

@@ -112,7 +112,7 @@ impl PointProblem {
         }
     }
 
-    /// See [`DiffusionProblem::rhs`].
+    /// Makes a right-hand side as [`DiffusionProblem::rhs`] does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -120,7 +120,7 @@ impl PointProblem {
         self.rhs_in(&(0..self.inner.shape.ny), kind, seed, weighting)
     }
 
-    /// See [`CheckedProblem::rhs_in`](super::CheckedProblem::rhs_in).
+    /// Makes some rows of a right-hand side as [`CheckedProblem::rhs_in`](super::CheckedProblem::rhs_in) does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -139,7 +139,7 @@ impl PointProblem {
         Ok(values)
     }
 
-    /// See [`DiffusionProblem::rhs_from`].
+    /// Makes a right-hand side as [`DiffusionProblem::rhs_from`] does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -147,7 +147,7 @@ impl PointProblem {
         self.rhs_from_in(&(0..self.inner.shape.ny), body, weighting)
     }
 
-    /// See [`CheckedProblem::rhs_from_in`](super::CheckedProblem::rhs_from_in).
+    /// Makes some rows of a right-hand side as [`CheckedProblem::rhs_from_in`](super::CheckedProblem::rhs_from_in) does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].

@@ -35,7 +35,7 @@ impl Spacing {
             let widths = (0..extents[d]).map(|n| widths[d].width(n));
             widths.fold([f64::INFINITY, 0.0_f64], |[least, most], width| [least.min(width), most.max(width)])
         });
-        // A coupling is κ over the square of a width. Of a single cell all couplings are alike.
+        // A coupling is κ over the square of a width. All couplings of a single cell are equal.
         let of_pair =
             |[one, other]: [[f64; 2]; 2]| Crossing::factor((other[0] / one[1]).powi(2), (other[1] / one[0]).powi(2));
         Crossing::of([[x, y], [x, z], [y, z]].map(of_pair), shape)

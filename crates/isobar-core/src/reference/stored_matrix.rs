@@ -27,11 +27,11 @@ struct Entries<T> {
 /// tridiagonal solver of a library).
 #[derive(Clone, Debug)]
 pub struct Bands<T> {
-    /// Below the diagonal.
+    /// The entries below the diagonal.
     pub below: Vector<T>,
     /// The diagonal.
     pub diagonal: Vector<T>,
-    /// Above it.
+    /// The entries above the diagonal.
     pub above: Vector<T>,
 }
 

@@ -35,8 +35,8 @@ pub struct Run<'r, 'o, B: Backend, T: Real> {
     pub u: &'r mut B::Vector<T>,
     /// The first guess.
     pub guess: Guess,
-    /// Where given, it receives a copy of an iterate that was much better than later ones, if there was one; the monitor notes
-    /// that.
+    /// If given, receives a copy of an iterate that was much better than later ones, if there was one; the monitor then has its
+    /// residual.
     pub best: Option<&'r mut B::Vector<f64>>,
     /// Decides when to stop.
     pub monitor: &'r mut Monitor<'o>,

@@ -48,7 +48,7 @@ pub struct Monitor<'o> {
     /// The smallest residual of the history, and since the current preconditioner was chosen.
     least: f64,
     least_since: f64,
-    /// When the gain of a relaxation was last checked, and the least of the history then.
+    /// The iteration at which the gain of a relaxation was last checked, and the least residual until then.
     looked: (usize, f64),
     lanczos: Lanczos,
     /// Restarts begin another Lanczos process; only the first with a preconditioner counts.
@@ -57,11 +57,11 @@ pub struct Monitor<'o> {
     since: usize,
     /// The relative residual of the kept iterate.
     kept: f64,
-    /// How long to watch, and the required pace, where a slow preconditioner may be given up.
+    /// The number of iterations and the convergence factor after which a slow preconditioner is replaced.
     probe: Option<Watch>,
     /// ‖e‖, estimated by the last run.
     error: Option<f64>,
-    /// See [`Monitor::energy_error`].
+    /// The estimate of [`Monitor::energy_error`].
     energy_error: Option<f64>,
     broken: Option<Broken>,
     stop: Option<Stop>,
@@ -73,14 +73,14 @@ pub struct Monitor<'o> {
 pub enum Broken {
     /// σ = pᵀAp, and ρ = rᵀM⁻¹r before it.
     Direction {
-        /// Not positive.
+        /// The value of σ, which is not positive.
         sigma: f64,
-        /// Positive.
+        /// The value of ρ, which is positive.
         rho: f64,
     },
     /// ρ = rᵀM⁻¹r
     Preconditioner {
-        /// Not positive.
+        /// The value of ρ, which is not positive.
         rho: f64,
     },
     /// A division by zero in another method.

@@ -110,8 +110,8 @@ impl Diffusion {
         self.components.or_find(search)
     }
 
-    /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of
-    /// this matrix, whose coefficients are those of cells on the host, without a shift. Where all are kept, arrays are shared.
+    /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of this matrix, whose
+    /// coefficients must be those of cells, on the host, without a shift. If all are kept, arrays are shared.
     #[doc(hidden)]
     #[must_use]
     pub fn restricted(&self, components: &AggregateMap, kept: &[bool], execute: &impl Execute) -> Self {
@@ -167,8 +167,8 @@ impl Diffusion {
         self.for_each_shift_of_row(row, |cell, _| tied[cell - first] = true);
     }
 
-    /// Returns the connected bodies of one material: neighbours belong together where their half transmissibilities
-    /// differ by less than a factor of ten; where only faces are stored, where theirs is more than a tenth of either cell's largest.
+    /// Returns the connected bodies of one material: neighbours belong to one body if their half transmissibilities differ by less than a factor of ten or,
+    /// if only faces are stored, if the transmissibility of their face is more than a tenth of either cell's largest.
     pub fn bodies(&self, execute: &impl Execute) -> AggregateMap {
         /// Coefficients within this factor are one material.
         const ONE_MATERIAL: f64 = 10.0;
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// A solver that is made or updated looks at arrays on a GPU again, whose numbers may be others.
+    /// Checks that a solver that is made or updated measures arrays on a GPU again, whose numbers may have changed.
     #[test]
     fn what_was_found_in_arrays_on_a_gpu_is_not_kept() {
         let shape = Shape::new(3, 2, 1);

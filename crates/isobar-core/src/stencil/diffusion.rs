@@ -26,9 +26,9 @@ pub enum Side {
 /// The source of the transmissibilities of faces. Arrays have shape (nz, ny, nx), C order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Coefficients {
-    /// One coefficient a cell and direction: h = factor · field is the transmissibility from the cell's
-    /// centre to its face, 2κA/d with A the face and d the cell's width. A face between cells a and b has
-    /// the harmonic mean T = h_a h_b / (h_a + h_b), computed wherever it is needed.
+    /// One coefficient for each cell and direction: h = factor · field is the transmissibility from the cell's centre to its face, 2κA/d
+    /// with A the face and d the cell's width. A face between cells a and b has the harmonic mean T = h_a h_b / (h_a + h_b), computed
+    /// wherever it is needed.
     Cells {
         /// The fields, one to three; directions may share one.
         fields: Vec<Arc<[f64]>>,
@@ -42,7 +42,7 @@ pub enum Coefficients {
         fields: Vec<DeviceArray>,
         /// The number of its field, and the factor, for each direction.
         axes: [(usize, f64); 3],
-        /// s without the Dirichlet sides, where it is not zero.
+        /// The shift s without the Dirichlet sides, if not zero.
         shift: Option<DeviceArray>,
     },
     /// The transmissibilities: entry n of direction d belongs to the face between cell n and its upper neighbour in d (the
@@ -66,7 +66,7 @@ pub struct Diffusion {
     pub(super) coefficients: Coefficients,
     /// The spreads of the fields of [`Coefficients::Cells`], and of those of [`Coefficients::DeviceCells`] where they are known.
     pub(super) spreads: Box<[Spread]>,
-    /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
+    /// The shift s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
     pub(super) known_shift: Arc<KnownShift>,
     /// Lower and upper side of each direction.
@@ -77,13 +77,13 @@ pub struct Diffusion {
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
-    /// The cells of [`Coefficients::Faces`] that were said to be active but have no conductance and no shift, in the caller's order.
+    /// The cells of [`Coefficients::Faces`] that a mask declares active but that have no conductance and no shift, in the caller's order.
     pub(super) isolated: Arc<Vec<[usize; 3]>>,
 }
 
 /// The number of each cell, for what is decided on the host.
 pub(super) type Known = Arc<dyn Fn(usize) -> f64 + Send + Sync>;
-/// The owner of the arrays of [`Coefficients::DeviceCells`], who lives as long as a stencil that refers to them.
+/// The owner of the arrays of [`Coefficients::DeviceCells`], which lives as long as a stencil that refers to them.
 type Owner = Arc<dyn Any + Send + Sync>;
 
 /// An object that a stencil carries, and that does not make it another stencil.
@@ -402,8 +402,7 @@ impl Diffusion {
         if rows == Slab::whole(self.shape) { Ok(()) } else { self.require_host() }
     }
 
-    /// Returns the number of coefficient vectors that a row is made of: the fields of directions with more than one cell, or
-    /// their faces, and the shift.
+    /// Returns the number of coefficient vectors of a row: the fields of directions with more than one cell, or their faces, and the shift.
     pub fn coefficient_vectors(&self) -> f64 {
         let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.shape.extents()[axis as usize] > 1).collect();
         let fields = |count: usize, axes: &[(usize, f64); 3]| {

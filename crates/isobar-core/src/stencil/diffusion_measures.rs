@@ -293,7 +293,7 @@ mod tests {
         assert!(noise.xy < 1e3, "{noise:?}");
     }
 
-    /// Without the hybrid smoother fewer ratios of neighbours are looked for, and the choice is the same.
+    /// Checks that fewer ratios of neighbours are measured without the hybrid smoother, and the choice is the same.
     #[test]
     fn ratios_of_neighbours_are_measured_where_they_decide() {
         let shape = Shape::new(12, 8, 4);

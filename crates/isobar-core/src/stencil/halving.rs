@@ -5,12 +5,12 @@
 use super::Axis;
 use crate::layout::Shape;
 
-/// Interpolation and restriction in one direction, by the number of a fine cell.
+/// The interpolation and restriction in one direction, by the number of a fine cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Along {
     /// Whether a coarse cell consists of two fine ones.
     pub is_halved: bool,
-    /// Weight of the coarse cell that contains a cell…
+    /// The weight of the coarse cell that contains a cell…
     pub near: Vec<f64>,
     /// …and of the one beside that, on the cell's side: linear between centres; 0 where there is none.
     pub far: Vec<f64>,
@@ -93,11 +93,11 @@ impl Along {
 /// The condition at an end of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// No flow.
+    /// A side without flow.
     Closed,
     /// A value of zero on the side.
     Fixed,
-    /// The other end is the neighbour.
+    /// A periodic end, whose neighbour is the other end.
     Ring,
 }
 

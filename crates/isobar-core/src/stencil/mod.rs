@@ -1,13 +1,13 @@
 //! Stencils are data: the numbers from which a back end computes rows of the matrix.
 //!
 //! * [`TensorProduct`] vertical vectors times horizontal fields (papers A and B),
-//! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
-//! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
-//! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
-//!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
-//! * [`modes`] the two-dimensional problems that a tensor product falls apart into, [`tensor_levels`] its coarser levels and these,
-//! * [`turns`] where a solver's grid is another one: periodic directions of an odd number of cells, and directions in another order,
-//!   which [`orientation`] chooses; [`Crossing`] how much couplings of one direction exceed another's,
+//! * [`Diffusion`] one coefficient per cell, faces by harmonic means (papers C, D and E, reservoirs),
+//! * [`StoredMatrix`] any matrix, every entry stored; [`OwnOperator`] one that a caller applies,
+//! * [`Supports`] a back end's operators of a stencil; [`hierarchy`] its coarser levels; [`galerkin`] those of diffusion; [`point_levels`] those for
+//!   smooth coefficients, on the grids of [`halving`],
+//! * [`modes`] the two-dimensional problems of a tensor product's vertical modes; [`tensor_levels`] the levels of both,
+//! * [`turns`] solver's grids that differ from the caller's: copies of periodic directions with an odd number of cells, and directions in another
+//!   order, which [`orientation`] chooses; [`Crossing`] the factor by which couplings of one direction exceed another's,
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
@@ -77,7 +77,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Returns a note for the user where A is singular by construction and nobody looks for its null space.
+    /// Returns a note for the user if A is singular by construction and no solver treats its null space.
     fn singular_note(&self) -> Option<&'static str> {
         None
     }
@@ -95,7 +95,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         true
     }
 
-    /// Returns active cells whose row is 0 though nobody looks for their null space, (i, j, k) in the caller's order.
+    /// Returns active cells whose row is 0 although no solver treats their null space, (i, j, k) in the caller's order.
     fn isolated(&self) -> &[[usize; 3]] {
         &[]
     }

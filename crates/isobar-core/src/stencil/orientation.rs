@@ -12,12 +12,12 @@ use crate::Shape;
 use crate::options::{Method, Smoother, SolverOptions};
 use crate::policy::direct::CROSSING;
 
-/// What decides the order of directions on a device.
+/// The rules for the order of directions on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Orientation {
-    /// The factor by which directions cross from which planes are upright.
+    /// The factor by which directions must cross for planes to be upright.
     pub upright_from: f64,
-    /// Whether other planes are flat. Otherwise those with one cell in x or y are upright.
+    /// Whether other planes are flat; otherwise those with one cell in x or y are upright.
     pub are_flat: bool,
     /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
     pub row: f64,
@@ -48,7 +48,7 @@ impl Orientation {
         crossing: impl FnOnce() -> f64,
         strengths: impl FnOnce() -> [f64; 3],
     ) -> Option<Turns> {
-        /// Where directions of a grid in space cross by more, lines in z may be what makes iterations few.
+        /// The limit of crossing in space: above it, lines in z may be what makes iterations few.
         const MOST_CROSSING: f64 = 1e3;
         let is_plane = shape.extents().contains(&1);
         let has_lines = options.may_have_lines();
@@ -112,7 +112,7 @@ impl Orientation {
         (shape, is_periodic): (Shape, [bool; 3]),
         strongest: Option<usize>,
     ) -> Option<Turns> {
-        /// Fewer cells take little time in any order,
+        /// The number of cells below which any order takes little time,
         const FEW: usize = 30_000;
         /// unless their rows are so short that this much is saved.
         const SAVED: f64 = 5e5;
@@ -154,7 +154,7 @@ fn strongest(strengths: [f64; 3], is_periodic: [bool; 3]) -> Option<usize> {
     (is_much && !is_periodic[d]).then_some(d)
 }
 
-/// Returns all orders but the caller's. Of equals the first is taken: the caller's rows become lines, so that neighbours are near each other in
+/// Returns all orders but the caller's. The first of equals is taken: the caller's rows become lines, so that neighbours are near each other in memory.
 /// memory.
 fn others() -> [Turns; 5] {
     [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]].map(Turns::in_order)

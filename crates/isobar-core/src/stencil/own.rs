@@ -93,7 +93,7 @@ pub struct HostOperator<B> {
 #[derive(Debug)]
 struct HostState {
     stencil: OwnOperator,
-    /// x and y in C order.
+    /// The arrays x and y in C order.
     arrays: [Vec<f64>; 2],
 }
 

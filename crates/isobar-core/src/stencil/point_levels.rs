@@ -184,10 +184,10 @@ where
     Ok(made.visited(B::visits(stencil.shape().cells())))
 }
 
-/// How the finest grid of points above lines is halved.
+/// Returns how the finest grid of the hybrid smoother is halved.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a grid that is not.
+/// [`Error::Unsupported`] for a grid that cannot be halved.
 pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
     steps(stencil, Some(2))?.into_iter().next().ok_or_else(|| {
         let rings = stencil.ends().into_iter().zip(stencil.shape().extents()).zip(["x", "y", "z"]);
@@ -204,10 +204,10 @@ pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
     })
 }
 
-/// How a stencil's grid is halved: into `wanted` levels, or to a single cell.
+/// Returns the coarsenings of a stencil's grid: `wanted` levels, or as many as lead to a single cell.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for rings whose cells do not alternate in colour.
+/// [`Error::Unsupported`] for periodic directions with an odd number of cells, which do not alternate in colour.
 pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>> {
     let shape = stencil.shape();
     let is_odd = |&(ends, n): &([End; 2], usize)| ends[0] == End::Ring && n > 1 && n % 2 == 1;
@@ -220,7 +220,7 @@ pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>>
     Ok(halvings(shape, stencil.ends(), stencil.strengths(), wanted))
 }
 
-/// A note for the user on levels that end with many cells.
+/// Returns a note for the user if coarsening ends at a grid with many cells.
 fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
     let last = steps.last().map_or(shape, |by| by.coarse);
     (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
@@ -228,7 +228,7 @@ fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<
     })
 }
 
-/// Whether a stencil's grid can be halved, and that ends with so few cells that sweeps solve on them.
+/// Returns whether coarsening ends at a grid that is small enough for sweeps to solve on it.
 pub fn ends_small(stencil: &Diffusion) -> bool {
     steps(stencil, None)
         .is_ok_and(|steps| steps.last().map_or(Stencil::shape(stencil), |by| by.coarse).cells() <= TOO_MANY)

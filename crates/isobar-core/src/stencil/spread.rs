@@ -7,7 +7,7 @@ use crate::layout::Shape;
 /// The smallest, the smallest positive and the largest of numbers that are finite and not negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Infinity where there are no numbers.
+    /// The smallest number; infinity if there are none.
     pub least: f64,
     /// The smallest positive number; infinite where there is none.
     pub positive: f64,

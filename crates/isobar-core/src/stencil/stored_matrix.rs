@@ -1,4 +1,4 @@
-//! Any matrix as a stencil.
+//! A stencil for any matrix.
 
 use std::sync::Arc;
 

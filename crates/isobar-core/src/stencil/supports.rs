@@ -34,7 +34,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: Operator<Self, T> + 'static;
 
-    /// What decides the order of directions in this device's grids.
+    /// The rules for the order of directions in this device's grids.
     const ORIENTATION: Orientation = Orientation {
         upright_from: 20.0,
         are_flat: false,
@@ -92,8 +92,8 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
     /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Returns whether a number may
-    /// have changed: if not, everything else that was made of the coefficients is valid still. No vector is allocated, and nothing
-    /// compiled or recorded again.
+    /// have changed: if not, all objects made from the coefficients remain valid. No vector is allocated, and nothing compiled or
+    /// recorded again.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<bool>;
 
     /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.
@@ -124,8 +124,8 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         Ok(None)
     }
 
-    /// The coarser levels of multigrid below an operator for a smoother that is resolved, where there can be any: as many as `wanted`,
-    /// the finest included, or as many as are good. There are none unless a back end says so.
+    /// Returns the coarser levels of multigrid below an operator for a resolved smoother, if there can be any: `wanted` levels, the
+    /// finest included, or as many as are useful. By default there are none.
     fn hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -136,8 +136,8 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         Ok(None)
     }
 
-    /// Returns some vertical modes of a matrix, where it has any: the number in the options, or the cheapest that reaches a
-    /// tolerance. By default there are none.
+    /// Returns some vertical modes of a matrix, if it has any: the number in the options, or the cheapest that reaches a tolerance. By
+    /// default there are none.
     fn modes<T: Real, C: Real>(
         &self,
         _stencil: &S,

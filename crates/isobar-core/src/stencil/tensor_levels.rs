@@ -12,12 +12,12 @@ use crate::{Backend, Layout, Real, Result, Shape};
 
 /// Some vertical modes of a matrix on a device. The modes have a precision of their own.
 pub struct Modes<B: Backend, S, T: Real, C: Real> {
-    /// Between the grid and the modes.
+    /// The transfer between the grid and its vertical modes.
     pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
-    /// The two-dimensional problems, a layer each, and the levels of multigrid for them. What updates these updates the
-    /// transfer too, given the coefficients of the whole matrix.
+    /// The two-dimensional problems, a layer each, and the levels of multigrid for them. Their update updates the transfer too, given
+    /// the coefficients of the whole matrix.
     pub problems: Hierarchy<B, S, C>,
-    /// How many there are, and what an iteration does.
+    /// The number of modes, sweeps and cycles of an iteration.
     pub plan: Plan,
 }
 
@@ -39,8 +39,8 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
         modes: &VerticalModes,
     ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
 
-    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other, made of those for any, whose
-    /// operators are known.
+    /// Makes the levels of multigrid for the problems of modes, whose layers are not coupled to each other, from levels for any layers
+    /// with known operators.
     fn levels_of_modes<C: Real>(
         &self,
         levels: Hierarchy<Self, TensorProduct, C>,
@@ -95,8 +95,8 @@ where
     Ok((Hierarchy::plain(levels, transfers, notes, Box::new(update)), operators))
 }
 
-/// The two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
-/// of all modes wants. What updates them is given the coefficients of the whole matrix.
+/// Makes the two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
+/// of all modes needs. Their update takes the coefficients of the whole matrix.
 ///
 /// # Errors
 /// As [`VerticalModes::new`]; as [`Supports::operator`].
@@ -126,7 +126,7 @@ where
     Ok(problems)
 }
 
-/// So many modes of a tensor-product matrix, and of their problems those that this rank solves.
+/// Makes the planned modes of a tensor-product matrix; a rank gets the two-dimensional problems that it solves.
 ///
 /// # Errors
 /// As [`VerticalModes::new`] and [`LevelBackend::own_modes`]; as [`Supports::operator`].

@@ -24,7 +24,7 @@ pub struct TensorProduct {
     grid: Option<GridOptions>,
     /// Whether no layer is coupled to another, for any coefficients.
     layers_apart: bool,
-    /// Its vertical modes, once computed.
+    /// The vertical modes, once computed.
     pub(super) modes: KeptModes,
 }
 
@@ -276,7 +276,7 @@ impl TensorProduct {
 }
 
 impl TensorProduct {
-    /// Its vertical modes, or those of the symmetric part of its vertical operator. They are computed once.
+    /// Returns the vertical modes, or those of the symmetric part of the vertical operator. They are computed once.
     ///
     /// # Errors
     /// As [`VerticalModes::new`].
@@ -314,8 +314,7 @@ impl TensorProduct {
         1 + largest.log(4.0).min(columns.log2()).ceil() as usize
     }
 
-    /// By how much a sweep of line relaxation of one colour after the other reduces what a mode contributes to the
-    /// residual, at least: max (α_T/(α_T + μ |T|))² over the columns.
+    /// Returns an upper bound for the convergence factor of a red–black line sweep for mode μ, max (α_T/(α_T + μ |T|))² over the columns.
     pub fn rate_of_lines(&self, mu: f64) -> f64 {
         let ratio = self.largest_ratio();
         (ratio / (ratio + mu)).powi(2)

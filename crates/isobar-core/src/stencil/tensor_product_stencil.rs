@@ -23,12 +23,13 @@ impl Stencil for TensorProduct {
         self.shape
     }
 
-    /// Conjugate gradients need this.
+    /// Returns whether couplings are equal both ways, which conjugate gradients need.
     fn is_symmetric(&self) -> bool {
         self.vertical().is_symmetric() && self.horizontal().is_symmetric()
     }
 
-    /// With a ≥ 0 ≥ b, d no row's sum is negative, since a field's couplings are at most their total.
+    /// Returns whether A is symmetric with a ≥ 0 ≥ b, d: no row's sum is then negative, since a field's couplings are
+    /// at most their total.
     fn is_definite(&self) -> bool {
         let (vertical, horizontal) = (self.vertical(), self.horizontal());
         let is_vertical =

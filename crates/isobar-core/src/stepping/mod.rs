@@ -45,15 +45,15 @@ impl HeatOptions {
 /// A step that was attempted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its number, from 1.
+    /// The number of the step, from 1.
     pub number: usize,
     /// The time that it leads to.
     pub time: f64,
-    /// Its length.
+    /// The length of the step.
     pub dt: f64,
     /// The estimate of its error, relative to ‖u‖, for adaptive lengths.
     pub error: Option<f64>,
-    /// How often it was rejected with a greater length.
+    /// How often the step was rejected with a greater length.
     pub rejected: usize,
     /// Iterations of all its solves, those of estimates and rejected lengths included.
     pub iterations: usize,

@@ -14,12 +14,12 @@ pub struct MatrixSize {
     pub shape: Shape,
     /// The stencil.
     pub kind: MatrixKind,
-    /// Stored numbers a cell.
+    /// The stored numbers per cell.
     pub values: f64,
     /// Couplings in x, y and z over those in x, roughly: they decide which directions coarser grids halve; those of tensor products do not
     /// halve z.
     pub strengths: [f64; 3],
-    /// Which directions are periodic.
+    /// Whether x, y and z are periodic.
     pub is_periodic: [bool; 3],
     /// The directions whose couplings cross, as far as it is known.
     pub crossing: Crossing,

@@ -1,8 +1,8 @@
 //! Predicts how much memory a solver takes, before any is allocated.
 //!
-//! The prediction multiplies and adds: vectors of the method and its preconditioner, which name how many they keep where they allocate
-//! them; vectors and coefficients of each level; and what the back end takes beside these, an [`Overhead`] that it declares. On grids of
-//! 10⁵ cells and more it is at most 3 % below what is allocated and at most a third above it (`isobar-case/tests/memory.rs`).
+//! The prediction adds up the vectors of the method and its preconditioner, which state their number where they allocate them; the vectors
+//! and coefficients of each level; and the additional memory of the back end, which it declares as an [`Overhead`]. On grids of 10⁵ cells and
+//! more it is at most 3 % below what is allocated and at most a third above it (`isobar-case/tests/memory.rs`).
 
 mod matrix_size;
 
@@ -30,19 +30,19 @@ pub struct Overhead {
     pub is_apart: bool,
     /// Threads of the host, and the cells that are enough work for one.
     pub threads: [usize; 2],
-    /// Half planes that a thread keeps for each operator.
+    /// The half planes that a thread keeps for each operator.
     pub half_planes: f64,
-    /// Tile that a thread keeps for Jacobi's method. B
+    /// The tile that a thread keeps for Jacobi's method. B
     pub tile: f64,
-    /// Memory that an array passes through on its way to the device. B a cell
+    /// The buffers through which an array is copied to the device. B per cell
     pub staged: f64,
     /// Vectors that conjugate gradients, lines and each level of stored coefficients keep in addition.
     pub vectors: f64,
-    /// Memory of the device in which it makes Galerkin levels; zero where the host makes them. B a cell of the finest grid
+    /// The device memory in which Galerkin levels are made; zero if the host makes them. B per cell of the finest grid
     pub galerkin: f64,
     /// Cells of the coarsest Galerkin grid, which has a dense inverse, at most.
     pub coarsest: usize,
-    /// What decides the order of directions in its grids.
+    /// The rules for the order of directions in this device's grids.
     pub orientation: Orientation,
     /// Whether Jacobi's method needs the faces of a tensor product.
     pub stores_faces: bool,
@@ -116,8 +116,9 @@ fn predict_around(
     Ok(Memory { host, device }.times(MARGIN))
 }
 
-/// Predicts what each of several devices takes to make the levels of the grid that they share, beside its part of the solver: bodies
-/// on the host; coefficients of the whole grid and a workspace on the device. Nothing is taken by those that make levels of their part.
+/// Predicts the memory in which each of several devices makes the levels of the grid that they share, in addition to its part of the solver:
+/// aggregates on the host; coefficients of the whole grid and a workspace on the device. It is zero for devices that make levels of their
+/// part only.
 pub fn shared_setup(
     matrix: &MatrixSize,
     choice: &Choice,
@@ -134,9 +135,9 @@ pub fn shared_setup(
     Ok(Memory { host: 3.0 * BODIES, device }.times(matrix.shape.cells() as f64))
 }
 
-/// Small tables, and what the coarsest levels are padded to.
+/// A factor for small tables, and for the padding of the coarsest levels.
 const MARGIN: f64 = 1.03;
-/// Lists of the cells of bodies. B a cell
+/// Lists of the cells of strongly coupled aggregates. B per cell
 const BODIES: f64 = 4.0;
 
 impl Memory {
@@ -332,10 +333,10 @@ impl Count<'_> {
         Ok(())
     }
 
-    /// Adds modes, a layer each with levels of its own, cycles on them, and the singular vectors that they are made of.
+    /// Adds the vectors of modes (one layer and its levels each), the cycles on them, and the singular vectors that define them.
     fn modes(&mut self, matrix: &MatrixSize, layout: &Layout, [size, modal]: [f64; 2]) -> Result<()> {
         let layers = matrix.shape.nz;
-        // As many as a profile usually asks for.
+        // The number that a profile usually needs.
         let count = self.options.modes.count.given().unwrap_or(layers.div_ceil(8));
         let shape = Shape { nz: count, ..matrix.shape };
         let problems = MatrixSize { shape, values: matrix.values * layers as f64 / count.max(1) as f64, ..*matrix };

@@ -29,9 +29,9 @@ use steps::{Due, Full, Renewal, Rounded, Steps};
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
 ///
-/// In [`Cg::rounded`] r, z and q are in single precision S, as cycles are, beside u, p and the arithmetic of A p in precision T. q is
-/// rounded, so r separates from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
-/// takes nothing from the convergence (van der Vorst and Ye, 2000, for the idea of replacing residuals).
+/// In [`Cg::rounded`] r, z and q are in single precision S, as cycles are, while u, p and the arithmetic of A p are in precision T. q
+/// is rounded, so r drifts away from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
+/// does not slow convergence down (van der Vorst and Ye, 2000, for the idea of replacing residuals).
 ///
 /// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p where the operator does not advance it in place (CUDA),
 /// one for the norm ‖D^−½ r‖ where it is used, and one for b − A u where r is rounded.
@@ -40,13 +40,13 @@ pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     form: Form,
     steps: Box<dyn Steps<B, T, S>>,
     preconditioner: Box<dyn Preconditioner<B, S>>,
-    /// D, and D⁻¹ r, where the norm is ‖D^−½ r‖.
+    /// The diagonal D, and D⁻¹ r, if the norm is ‖D^−½ r‖.
     scaled: Option<(Arc<dyn Diagonal<B, S>>, B::Vector<S>)>,
     r: B::Vector<S>,
     z: B::Vector<S>,
-    /// p of even iterations, or of all.
+    /// The p of even iterations, or of all.
     p: B::Vector<T>,
-    /// p of odd iterations, where the operator cannot advance p in place.
+    /// The p of odd iterations, if the operator cannot advance p in place.
     p_odd: Option<B::Vector<T>>,
     q: B::Vector<S>,
     scalars: B::Scalars,
@@ -70,11 +70,11 @@ const CORRECTION: Scalar = Scalar::new(8);
 /// A norm that is not read.
 const UNUSED: Scalar = Scalar::new(8);
 
-/// Why the loop of [`Cg`] was interrupted.
+/// The reason why the loop of [`Cg`] was interrupted.
 enum Pause {
     /// The iterate before is worth keeping.
     Keep,
-    /// r is to be computed again.
+    /// The residual must be computed again.
     Renew(Due),
 }
 

@@ -264,12 +264,12 @@ pub(super) struct Renewal {
     largest: f64,
 }
 
-/// How a rounded residual is computed again.
+/// The vectors that a residual replacement recomputes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// By itself: z, of the rounded r, still suits it.
+    /// Recomputes the residual only; z, computed from the rounded r, is still accurate enough.
     Residual,
-    /// With z: within one iteration r has fallen so far that it was rounding to a large part.
+    /// Recomputes the residual and z, because r has fallen so far within one iteration that z is mostly rounding.
     Both,
 }
 

@@ -143,9 +143,9 @@ impl Grid {
 /// One plane of a matrix.
 #[derive(Debug, Default)]
 pub struct CouplingPlane<'p, N = f64> {
-    /// By stored offset: minus the entry of the matrix, empty for an offset without entries.
+    /// The couplings by stored offset: minus the entries of the matrix, empty for an offset without entries.
     pub couplings: [&'p mut [N]; UPPER],
-    /// Row sums.
+    /// The row sums.
     pub sums: &'p mut [N],
 }
 
@@ -163,11 +163,11 @@ pub struct Couplings<N = f64> {
     pub present: [bool; UPPER],
     /// The number of stored offsets before each, and in all.
     places: [usize; UPPER + 1],
-    /// Plane by plane: couplings by stored offset, and row sums.
+    /// The couplings by stored offset, and the row sums, plane by plane.
     numbers: Vec<N>,
     /// The values beyond closed sides.
     zeros: Vec<N>,
-    /// Memory of finer matrices, for this one's products.
+    /// Memory of finer matrices, which products reuse.
     pub(super) spare: Spare<N>,
 }
 

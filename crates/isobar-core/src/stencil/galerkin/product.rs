@@ -224,7 +224,7 @@ impl<N: Real> Making<'_, N> {
     #[inline(always)]
     fn sums(&self, row: [usize; 2], out: &mut [N], one: &mut TimesOne<N>) {
         if self.axis() == Axis::X {
-            // One fine row has all three cells.
+            // The three cells are in the same fine row.
             let t = self.times_one([row[0], row[1]], one);
             let below = self.weights(row, 0, false, [0; 3]);
             let above_before = self.weights(row, -1, true, [0; 3]);
@@ -416,8 +416,8 @@ impl<'a, N: Real> Block<'a, N> {
 
 /// Scratch of a thread.
 struct Scratch<N> {
-    /// Used in x: couplings of a fine row, by stored offset: those of the odd cells before and after coarse cells, and those of
-    /// even ones.
+    /// For products in x: the couplings of a fine row by stored offset, of the odd cells before and after coarse cells, and of
+    /// the even ones.
     halves: Vec<[Vec<N>; 2]>,
     zeros: Vec<N>,
     one: TimesOne<N>,
