@@ -128,7 +128,7 @@ pub(crate) struct Gpu {
     pub(crate) kernels: Kernels,
     pub(crate) mailboxes: Mailboxes,
     pub(crate) spare: Spare,
-    /// Arenas of solvers that are gone.
+    /// The arenas of solvers that no longer exist.
     arenas: Mutex<Vec<Arena>>,
     /// Copying threads, if there are any yet.
     pub(crate) lanes: Mutex<Option<Lanes>>,

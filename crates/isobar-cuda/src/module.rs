@@ -93,7 +93,7 @@ impl Module {
 
     fn code_of_process(&self, name: &'static str) -> Arc<Code> {
         let mut all = lock(&self.all);
-        // What prevented the compilation may have been put right since.
+        // A failed compilation is tried again, because the user may have installed the compiler since.
         all.retain(|code| code.name != name || !code.has_failed());
         if let Some(code) = all.iter().find(|code| code.name == name) {
             return Arc::clone(code);
@@ -137,7 +137,7 @@ impl Modules {
             if code.is_needed.load(Ordering::Relaxed) {
                 code.function()?;
             } else if code.is_done() {
-                // Whoever needs it after all will be told of an error.
+                // A solver that needs the kernel later gets the error then.
                 let _ = code.function();
             }
         }

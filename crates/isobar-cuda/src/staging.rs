@@ -177,9 +177,9 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Smaller arrays gain nothing from several lanes. B
+    /// The size below which arrays gain nothing from several lanes. B
     const WORTH_IT: usize = 8 << 20;
-    /// Smaller arrays do not justify making the lanes. B
+    /// The size below which arrays do not justify making the lanes. B
     const WORTH_MAKING: usize = 16 << 20;
 
     fn new(gpu: &'static Gpu) -> Result<Self> {
@@ -277,7 +277,7 @@ fn with_lanes<R>(
     if bytes < if lock(&context.lanes).is_some() { Lanes::WORTH_IT } else { least } {
         return Ok(None);
     }
-    // Not while other solvers wait for the threads.
+    // Synchronise before the copy threads are locked, so that other solvers do not wait for this stream.
     context.synchronize()?;
     let mut lanes = lock(&context.lanes);
     let lanes = match &mut *lanes {

@@ -192,7 +192,7 @@ enum By {
 /// An axis with its eigenvectors on the GPU.
 pub(super) struct Axis {
     by: By,
-    /// Its eigenvalues, in the order of the modes.
+    /// The eigenvalues of the axis, in the order of the modes.
     pub(super) values: Buffer,
     /// Sᵀ 1
     pub(super) of_constant: Buffer,

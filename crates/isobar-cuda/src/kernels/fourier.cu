@@ -94,8 +94,8 @@ template <int COUNT> struct Share {
     }
 };
 
-// One stage (Stockham's, sorted as it goes): blocks of DONE numbers become blocks of R times as many. `bring(pair, k)` has the number at
-// place k of the line, `leave(pair, k, value)` takes it; `SHARED` says that both are in shared memory.
+// Runs one stage (Stockham's, sorted as it goes): blocks of DONE numbers become blocks of R times as many. `bring(pair, k)` returns the number at place
+// k of the line, `leave(pair, k, value)` stores it; `SHARED` states that both are in shared memory.
 template <int DONE, bool SHARED, class Bring, class Leave>
 __device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roots, Bring bring, Leave leave) {
     constexpr int R = radix_of(N / DONE), COUNT = N / R;
@@ -130,7 +130,7 @@ __device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roo
     }
 }
 
-// All stages from the one that finds blocks of DONE numbers, in shared memory, up to blocks of END.
+// Runs all stages in shared memory, from the one that finds blocks of DONE numbers up to blocks of END.
 template <int DONE, int END>
 __device__ __forceinline__ void stages(bool back, const Complex* __restrict__ roots, Complex* shared) {
     if constexpr (DONE < END) {

@@ -1,4 +1,4 @@
-//! What a matrix and right-hand sides are made of.
+//! This module holds the coefficients of a problem in GPU memory, from which its matrix and right-hand sides are made.
 
 use std::sync::Arc;
 

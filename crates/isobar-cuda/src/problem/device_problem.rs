@@ -12,7 +12,7 @@ use super::cells::DeviceField;
 use super::{Derivatives, Form, along, source};
 use crate::cuda::Cuda;
 
-/// A diffusion problem whose κ and c are in the memory of a GPU, where its matrix, right-hand sides and derivatives are made of them.
+/// A diffusion problem whose κ and c are in the memory of a GPU, where its matrix, right-hand sides and derivatives are computed.
 #[derive(Clone, Debug)]
 pub struct DeviceProblem {
     form: Arc<Form>,

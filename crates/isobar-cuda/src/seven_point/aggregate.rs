@@ -39,7 +39,8 @@ impl<T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<T>> {
         Ok(self.on_host()?.galerkin(map))
     }
 
-    /// Most matrices have one component, which the GPU detects quickly. On a subdomain the host looks at the whole grid.
+    /// Finds the connected components. Most matrices have one, which the GPU detects quickly. On a subdomain the host
+    /// examines the whole grid.
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
         let shape = self.layout_of().shape();

@@ -27,8 +27,8 @@ impl<T: Real> SevenPoint<Passes<T>> {
         [crosses(0, first), crosses(1, first + rows)]
     }
 
-    /// Receives the halo row that this subdomain waits for, processes its own rows, and sends the last of them. `sweep` is told
-    /// whether a row was received.
+    /// Receives the halo row that this subdomain waits for, processes its own rows, and sends the last of them. The argument of `sweep`
+    /// states whether a row was received.
     fn take_turn(
         &self,
         Turn { upwards, crosses: [before, behind] }: Turn,

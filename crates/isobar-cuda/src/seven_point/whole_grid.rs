@@ -156,7 +156,7 @@ impl Form {
 }
 
 impl WholeGrid {
-    /// Nothing is compiled or allocated before the first sweep.
+    /// Makes the state of triangular solves. Nothing is compiled or allocated before the first sweep.
     pub(super) fn new<T: Real>(cuda: &Cuda, form: &Form, shape: Shape) -> Self {
         let context = cuda.context();
         let (shared_memory, multiprocessors) = (context.shared_memory, context.multiprocessors);
@@ -258,7 +258,7 @@ mod tests {
             }
             // Another warp has sent the mail that the lanes `behind` the first take at this step.
             let sent = |tile: usize, warp: usize, by: usize| self.taken[tile][warp] > by;
-            // All lanes of a step send and take, also those that have no row then.
+            // All lanes of a step send and receive, also those that have no row then.
             let (along_x, along_chain) = (step < rows + in_chain - 1, step < rows + in_x - 1);
             let mut may = chunk == 0 || !along_x || sent(tile - 1, warp, step + in_x - 1);
             if along_chain && warp > 0 {

@@ -176,7 +176,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
 
     /// The step is not fused, because this operator uses lines.
     fn scale_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut Scalars) -> Result<()> {
-        // Of this rank's rows, as every kernel sums.
+        // The sum is over this rank's rows, like those of kernels.
         update_residual_unfused::<_, T>(&self.cuda.alone(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
     }
 

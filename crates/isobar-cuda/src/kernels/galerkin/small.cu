@@ -286,7 +286,7 @@ KERNEL(restrict_small, __launch_bounds__(FINE_X * FINE_Y * FINE_Z, 1))(Matrix a,
     int i = x0 + 1 + x, j = y0 + 1 + y, k = z0 + 1 + z;
     const bool is_x = bring_inside(i, 0, a.nx, a.periodic & 1), is_y = bring_inside(j, 0, a.ny, a.periodic & 2);
     const bool is_z = k >= 0 && k < a.nz, exists = is_x && is_y && is_z;
-    // What does not exist is replaced by what can be read without effect.
+    // Indices of cells that do not exist are replaced by indices that can be read without effect.
     i = is_x ? i : 0;
     j = is_y ? j : 0;
     k = is_z ? k : 0;

@@ -60,11 +60,11 @@ pub struct Passes<T> {
     pub(super) looks: OnceLock<Looks>,
     /// A right-hand side vector for triangular solves that pass rows to the next rank.
     pub(super) handed: Mutex<Option<Vector<T>>>,
-    /// Two counts.
+    /// The two counts of the kernel `census`.
     census: Buffer,
     /// The stencil, for computations on the host.
     stencil: RwLock<Diffusion>,
-    /// Whether what depends on the coefficients is that of the ones sent last: not after an error.
+    /// Whether everything that depends on the coefficients matches those sent last; false after an error.
     is_measured: AtomicBool,
 }
 

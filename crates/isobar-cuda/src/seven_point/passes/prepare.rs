@@ -34,7 +34,7 @@ impl<T: Real> Passes<T> {
         looks.look::<T>(&self.cuda, self.layout.len(), self.operands)
     }
 
-    /// Has the kernels of preconditioners compiled that are made of an operator's own passes.
+    /// Requests the compilation of kernels of preconditioners that use an operator's own passes.
     pub(crate) fn expect_preconditioner(&self, preconditioner: &Preconditioner) {
         match preconditioner {
             Preconditioner::Line => self.lines.expect(&["solve_lines", "precondition_residual"]),

@@ -21,7 +21,7 @@ struct Search {
     unsigned int* label;
     // For first cells: the number of cells, then the aggregate's number, from 1. All are 0 between passes.
     unsigned int* place;
-    // By aggregate: the start of its cells in `cells`, and the number of cells stored so far.
+    // The start of each aggregate's cells in `cells`, and the number of cells stored so far.
     unsigned int* starts;
     unsigned int* filled;
     unsigned int* cells;
@@ -171,7 +171,7 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double first_the
         bool is_tied[3];
 #pragma unroll
         for (int d = 0; d < 3; d++) {
-            // To the next plane: cells beyond the tile or the grid are not joined.
+            // The joins to the next plane: cells beyond the tile or the grid are not joined.
             const bool is_end = !is_column || k >= layers || number[d] + 1 >= min(first[d] + TILE[d], extents[d]);
             is_tied[d] = is_end || (classes[k] >> 2 * STORED[d] & 3) == 1;
         }
