@@ -14,7 +14,7 @@ use pulp::{Arch, WithSimd};
 
 use crate::Shared;
 
-/// Fewer cells are no work for a thread of their own: handing it over would take longer.
+/// The number of cells below which a thread of their own takes longer to start than to compute.
 pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 11;
 
 /// The most parts of a vector that have their own sums.
@@ -126,7 +126,7 @@ impl Cpu {
         self.for_each(pieces, |n| f(n, layers * n / pieces, layers * (n + 1) / pieces));
     }
 
-    /// As [`Cpu::for_each_piece`], with sums of what `f` returns, in the order of pieces.
+    /// Runs [`Cpu::for_each_piece`] and adds up the results of `f`, in the order of pieces.
     pub(crate) fn sum_pieces(
         &self,
         layout: &Layout,

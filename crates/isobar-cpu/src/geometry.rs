@@ -11,7 +11,7 @@ use crate::shared::Row;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry<'a, T> {
     pub(crate) layout: Layout,
-    /// False in directions with one cell.
+    /// Whether x, y and z are periodic; false in directions with one cell.
     pub(crate) periodic: [bool; 3],
     /// The values beyond closed sides: a row of zeros.
     pub(crate) zeros: &'a [T],
@@ -26,7 +26,7 @@ pub(crate) struct Geometry<'a, T> {
 /// The neighbour of a cell in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// There is no neighbour.
+    /// The cell has no neighbour.
     Closed,
     /// The next cell.
     Inner,
@@ -67,10 +67,10 @@ impl Which {
 pub(crate) struct HalfPlane {
     pub(crate) j: usize,
     pub(crate) colour: Colour,
-    /// i mod 2 of its columns.
+    /// The value of i mod 2 in its columns.
     pub(crate) parity: usize,
     pub(crate) columns: usize,
-    /// Position of its first entry.
+    /// The position of its first entry.
     pub(crate) start: isize,
     /// The first entry of the other colour of its plane, and those of the half planes beside; its own plane's where there are none.
     pub(crate) other: isize,
@@ -95,7 +95,7 @@ pub(crate) struct Columns {
     pub(crate) n: usize,
 }
 
-/// Layer k of some columns of a half plane.
+/// The layer k of some columns of a half plane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) k: usize,

@@ -122,7 +122,7 @@ impl<T> Shared<T> {
 pub(crate) struct Strip<'a, T> {
     first: *const T,
     n: usize,
-    /// From one row to the next.
+    /// The step from one row to the next.
     step: usize,
     marker: PhantomData<&'a [T]>,
 }

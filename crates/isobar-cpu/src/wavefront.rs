@@ -33,7 +33,7 @@ pub(crate) struct Chunks {
     count: usize,
     periodic: bool,
     stages: usize,
-    /// Whether neighbours' planes lie before the first and after the last.
+    /// Whether there are neighbours' planes before the first and after the last.
     open: [bool; 2],
     /// Whether the first stage reads neighbours' planes.
     from_start: bool,
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Every stage runs once on every plane, after the stage before it on that plane and its neighbours.
+    /// Checks that every stage runs once on every plane, after the stage before it on that plane and its neighbours.
     #[test]
     fn order_is_kept() {
         let cpu = Cpu::new(3).unwrap();
@@ -205,9 +205,9 @@ mod tests {
         }
     }
 
-    /// On a subdomain stages at its ends wait for the exchange before them, and every stage runs once on every plane, after the
-    /// previous stage on that plane and its neighbours. The wavefront inside runs during the first exchange, uses none of its
-    /// data, and leaves alone what is sent, or else runs after it.
+    /// Checks that on a subdomain, stages at its ends wait for the exchange before them, and every stage runs once on every
+    /// plane, after the previous stage on that plane and its neighbours. The wavefront inside runs during the first exchange,
+    /// uses none of its data, and does not change what is sent, or else runs after it.
     #[test]
     fn ends_of_a_part_wait_for_their_neighbours() {
         #[derive(Clone)]

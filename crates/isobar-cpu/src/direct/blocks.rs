@@ -127,7 +127,7 @@ pub(super) struct AcrossRows<'a> {
     pub(super) direction: Direction,
     pub(super) from: Shared<f64>,
     pub(super) to: Shared<f64>,
-    /// Where the first row begins in either array.
+    /// The beginning of the first row in either array.
     pub(super) starts: [usize; 2],
     /// The distance from a row to the next.
     pub(super) pitch: usize,

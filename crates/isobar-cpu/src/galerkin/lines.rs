@@ -21,7 +21,7 @@ struct Relax<'a, T> {
     rho: T,
     f: Shared<T>,
     u: Shared<T>,
-    /// u itself or another vector.
+    /// The target: u itself or another vector.
     v: Shared<T>,
     /// Scratch for a half plane.
     values: Shared<T>,

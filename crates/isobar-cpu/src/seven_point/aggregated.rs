@@ -14,7 +14,7 @@ use crate::{Cpu, Geometry, HalfPlane, Row, RowSum, Shared, Vector};
 /// Computes q −= A v; Σ p q.
 struct Subtract<T> {
     h: HalfPlane,
-    /// v, whose planes are stored in the workspace.
+    /// The vector v, whose planes are stored in the workspace.
     v: Shared<T>,
     there: HalfPlane,
     p: Shared<T>,

@@ -65,7 +65,7 @@ pub struct SevenPoint<C, T> {
 #[derive(Debug)]
 pub(crate) struct Workspace<T> {
     pub(crate) chunks: Vec<ChunkSpace<T>>,
-    /// Two sums a plane.
+    /// Two sums per plane.
     pub(crate) sums: Vec<[f64; 2]>,
     /// [`PLANES`] planes a chunk.
     pub(crate) planes: Vector<T>,
@@ -78,9 +78,9 @@ pub(crate) struct ChunkSpace<T> {
     pub(crate) number: usize,
     /// excess / pivot of the row below, for as many columns as are eliminated together.
     pub(crate) ratio: Vec<T>,
-    /// Elimination factors of a tile, all layers.
+    /// The elimination factors of a tile, all layers.
     pub(crate) factors: Vec<T>,
-    /// Solution of a tile, all layers, where u must not be overwritten yet.
+    /// The solution of a tile, all layers, if u must not be overwritten yet.
     pub(crate) values: Vec<T>,
     /// The columns that are eliminated together.
     tile: usize,

@@ -156,8 +156,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         norm.map_or(Ok(()), |norm| self.reduce(&workspace, norm))
     }
 
-    /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
-    /// The halo of u, which is `filled` too, is filled before each.
+    /// Runs a pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is that of the
+    /// first one. Before each, the halo of u is filled; `filled` is the vector of u.
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,

@@ -26,12 +26,12 @@ pub(crate) use relax::{Correction, Relax};
 /// The right-hand side and the target of a tile of lines. (Traits, not closures: only functions that are certain to be inlined
 /// get this machine's vector instructions.)
 trait LineTask<S: Simd, T: Real> {
-    /// What all rows of a tile share.
+    /// The data that all rows of a tile share.
     type Tile;
     /// A row of the right-hand side.
     type Row: LineRow<S, T>;
 
-    /// Returns what the rows of these columns share.
+    /// Returns the data that the rows of these columns share.
     fn tile(&self, columns: Columns) -> Self::Tile;
 
     /// Returns a row of the right-hand side; called once a row, upwards.
@@ -48,7 +48,7 @@ trait LineTask<S: Simd, T: Real> {
 
 /// A row that is computed pack by pack, from the entries of the matrix.
 trait LineRow<S: Simd, T: Real> {
-    /// Returns pack i over W; `across` are the entries across periodic ends, where the row is at one.
+    /// Returns pack i over W; `across` are the entries across periodic ends, if the row is at one.
     fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T>;
 
     /// Prefetches the data needed a little after pack i.
