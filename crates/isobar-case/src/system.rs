@@ -32,7 +32,7 @@ enum Origin {
     },
     Diffusion(Box<DiffusionProblem>),
     Faces(Box<FaceProblem>),
-    /// With its copy on the host, once something is computed there.
+    /// A problem on a GPU, with its copy on the host once something is computed there.
     OnGpu(Box<DeviceProblem>, Box<OnceLock<LinearSystem>>),
     Matrix,
 }

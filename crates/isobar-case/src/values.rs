@@ -19,7 +19,7 @@ use crate::{Error, Number, Result, memory};
 /// Values of all cells: a coefficient, a reaction, or a mask.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// The same everywhere.
+    /// One number for all cells.
     Number(f64),
     /// `{ file = "perm.npy" }`: shape (nz, ny, nx).
     File(PathBuf),
