@@ -10,7 +10,7 @@ use crate::temporary::folder;
 /// The way in which writing an output would destroy another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clash {
-    /// Both are the same file, possibly by another spelling or through links.
+    /// Both paths are the same file, possibly by another spelling or through links.
     Same,
     /// The output is a store, which is replaced as a whole, and the other file lies in it.
     Inside,

@@ -108,7 +108,7 @@ pub struct Field<'a> {
     pub shape: [usize; 3],
     /// The positions of the cells.
     pub mesh: &'a Mesh,
-    /// Which cells are active; `None` means all.
+    /// The active cells; `None` means all.
     pub active: Option<&'a [bool]>,
     /// Attributes written with the field: the case, the solver, the residual.
     pub attributes: BTreeMap<String, String>,

@@ -99,7 +99,7 @@ struct Wanted<'a> {
     axes: &'static str,
     /// The rows of each layer; `None` means all.
     rows: Option<Range<usize>>,
-    /// Where NaN becomes 0, for each entry of the array; empty means nowhere.
+    /// The entries of the array in which NaN becomes 0; none if empty.
     gaps: &'a [bool],
 }
 

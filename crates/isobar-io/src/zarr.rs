@@ -56,7 +56,8 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that isobar wrote what is at `path`. Called again before the replacement, for another program may have written there.
+/// Checks that isobar wrote the store at `path`. Called again before the replacement, because another program may have written
+/// there.
 fn check_replaceable(path: &Path) -> Result<()> {
     match ours::obstacle(path) {
         None => Ok(()),

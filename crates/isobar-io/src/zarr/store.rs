@@ -14,7 +14,7 @@ use crate::temporary::step;
 /// A group of arrays that is being written.
 pub(super) struct Store {
     folder: PathBuf,
-    /// Metadata of the arrays written so far.
+    /// The metadata of the arrays written so far.
     metadata: BTreeMap<String, Value>,
 }
 
