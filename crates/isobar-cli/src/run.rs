@@ -95,7 +95,7 @@ fn solve_since(
     let part_of = |values| ArrayView::c_order(values, part);
     if is_benchmark {
         let first = &mut solution.clone();
-        // It ends when kernels are warm.
+        // The observer ends it when kernels are warm.
         let _ = solver.solve_observed(
             part_of(&assembled.rhs)?,
             ArrayViewMut::c_order(first, part)?,

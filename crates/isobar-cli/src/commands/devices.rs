@@ -42,7 +42,7 @@ fn reason(error: &isobar::Error) -> String {
     text.strip_prefix("cuda: ").or_else(|| text.strip_prefix("mpi: ")).unwrap_or(&text).to_owned()
 }
 
-/// A device's row of the table; a remark says why one cannot be used.
+/// Returns a device's row of the table; a remark explains why a device cannot be used.
 fn row(found: &Found, remarks: &mut Vec<String>) -> [String; 4] {
     let bandwidth = match &found.bandwidth {
         Ok(Some(bandwidth)) => format!("{:.1} GB/s", bandwidth * 1e-9),

@@ -79,7 +79,7 @@ impl<'p> Restart<'p> {
 
     /// Returns the preconditioner of the run, if the case left it open.
     pub(super) fn preconditioner(&self) -> Option<Preconditioner> {
-        // One that multigrid may replace is left open again.
+        // "mic" is read as "auto", because multigrid may replace it.
         match self.fact("preconditioner") {
             "none" => Some(Preconditioner::None),
             "mic" => Some(Preconditioner::Auto),

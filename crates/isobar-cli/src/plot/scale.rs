@@ -24,12 +24,12 @@ enum Labels {
 }
 
 impl Scale {
-    /// At most about `most` ticks at 1, 2 or 5 times a power of ten; `low` < `high`.
+    /// Makes a scale with at most about `most` ticks at 1, 2 or 5 times a power of ten; `low` < `high`.
     pub(super) fn new(low: f64, high: f64, most: usize) -> Self {
         Self::with_step(low, high, round_step((high - low) / most as f64))
     }
 
-    /// Ticks at integers only.
+    /// Makes a scale with ticks at integers only.
     pub(super) fn integers(low: f64, high: f64, most: usize) -> Self {
         Self::with_step(low, high, round_step((high - low) / most as f64).max(1.0))
     }

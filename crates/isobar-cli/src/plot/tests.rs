@@ -170,7 +170,8 @@ fn broken_coordinates_are_counted_instead() {
     });
 }
 
-/// Where the middle has no active cells, the nearest layer and row that have some are drawn, and the title says so.
+/// Checks that the nearest layer and row with active cells are drawn if those in the middle have none, and that the
+/// title says so.
 #[test]
 fn what_is_drawn_has_active_cells() {
     let title = |shape, is_active: fn([usize; 3]) -> bool| {

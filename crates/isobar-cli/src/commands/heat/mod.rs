@@ -61,7 +61,7 @@ fn few_iterations(
     let mut stepper = TimeStepper::new(device, heat.clone(), options, &solver.for_plain_step())?;
     stepper.set(state)?;
     let step = stepper.step()?;
-    // From a steady state a step needs no iteration, and shows nothing.
+    // A step from a steady state needs no iteration, so that its number says nothing.
     let iterations = step.outcome.iterations;
     Ok((step.is_taken && iterations > 0).then_some(iterations))
 }
@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
     }
 
     fn take_steps(mut self, console: &mut Console) -> Result<Self> {
-        // Frames that go on begin with the next one that is due, as in a run that was not interrupted.
+        // If a run continues its frames, it begins with the next one that is due, as an uninterrupted run does.
         let [kept] = ranks::sum(self.ranks, [self.kept[0] as f64])?;
         if kept > 0.0 {
             self.framed = self.checked;
