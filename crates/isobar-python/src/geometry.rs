@@ -14,7 +14,7 @@ impl Reader<'_> {
         Ok(taken.to_vec())
     }
 
-    /// Takes a number per face: one number, if all are alike, and the field that replaces it otherwise.
+    /// Takes a number per face: returns one number if all are equal, otherwise the field that replaces it.
     fn faces(&mut self, count: usize) -> isobar::Result<(f64, Option<Vec<f64>>)> {
         let numbers = self.take(count)?;
         let first = numbers[0];

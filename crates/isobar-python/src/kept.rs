@@ -20,10 +20,10 @@ pub(crate) struct Kept {
     solver: Option<isobar::Solver>,
     /// The system, if its coefficients are on the host.
     system: Option<LinearSystem>,
-    /// The numbers of the widths and sides, if they are not the problem's, and what was made of them on a GPU.
+    /// The numbers of the widths and sides, if they are not the problem's, and the form made from them on a GPU.
     geometry: Option<Vec<f64>>,
     form: Option<Arc<Form>>,
-    /// Right-hand sides in double precision on a GPU.
+    /// The right-hand sides in double precision on a GPU.
     sides: Vec<DeviceField>,
     /// The numbers of solvers made and of updates.
     pub(crate) counts: [usize; 2],
@@ -33,7 +33,7 @@ impl Kept {
     /// Gives the solver coefficients on the host. Nothing is done if it has them.
     ///
     /// # Safety
-    /// The arrays are memory as described, which nobody writes meanwhile.
+    /// The arrays must be memory as described, which nothing writes meanwhile.
     pub(crate) unsafe fn take(&mut self, function: &Function, given: &Coefficients) -> Result<(), Failure> {
         // SAFETY: promised by the caller.
         let source = |array: &RawArray| unsafe { array.source() };

@@ -11,7 +11,7 @@ use crate::array::Batch;
 
 /// `XLA_FFI_API_MAJOR`
 const MAJOR: c_int = 0;
-/// `XLA_FFI_API_MINOR` of the header that this file follows. What it uses is the same in all earlier versions.
+/// The `XLA_FFI_API_MINOR` of the header that this file follows. The parts that it uses are the same in all earlier versions.
 const MINOR: c_int = 3;
 /// The version of the first jaxlib that JAX's public interface comes with.
 const FIRST_MINOR: c_int = 1;
