@@ -67,7 +67,7 @@ pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Cu
 
 /// A matrix that may be divided among ranks.
 pub(crate) trait OnRanks: Stencil {
-    /// Whether it may be divided.
+    /// Whether the stencil may be divided among ranks.
     const IS_DIVIDED: bool = false;
 
     /// Returns the grids of multigrid without ranks, finest first, as many as possible.

@@ -49,7 +49,7 @@ pub struct Sample {
     /// The means of κ and of 1/κ along x, y and z.
     means: [[f64; 2]; 3],
     porosity: f64,
-    /// The components that the last solve was for. Those of other axes are usually the same.
+    /// The components of the last solve. Those of other axes are usually the same.
     conducting: Option<Conducting>,
 }
 
@@ -70,13 +70,13 @@ enum Cells {
 /// The components that connect two sides.
 #[derive(Clone, Debug)]
 struct Conducting {
-    /// Whether each component does.
+    /// Whether each component connects the sides.
     which: Vec<bool>,
-    /// Their part of the volume.
+    /// The components' fraction of the volume.
     volume: f64,
-    /// Their matrix, whose sides are closed.
+    /// The components' matrix, whose sides are closed.
     stencil: Diffusion,
-    /// Their problem, where κ is in the memory of a GPU.
+    /// The components' problem, if κ is in the memory of a GPU.
     on_gpu: Option<DeviceProblem>,
 }
 
@@ -313,7 +313,7 @@ impl Open {
         let last = shape.extents()[d] - 1;
         let is_open = |at| match cells {
             Cells::Matrix(stencil) => stencil.half(axis, at) > 0.0,
-            // As are all cells of components.
+            // All cells that belong to components of phases are open.
             Cells::Phases(_) => true,
         };
         let Shape { nx, ny, nz } = shape.faces_on_side(axis);

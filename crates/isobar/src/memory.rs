@@ -53,7 +53,7 @@ impl Device {
             .map_or(Ok(Memory::default()), alone)?;
         let value = size_of::<f64>() as f64;
         let beside = match size.kind {
-            // Coarser coefficients are made of those of the whole grid.
+            // The ranks compute coarser coefficients from those of the whole grid.
             MatrixKind::Diffusion => size.values * size.shape.cells() as f64,
             MatrixKind::TensorProduct => MODES_ON_THEIR_WAY * own.cells() as f64,
             _ => 0.0,

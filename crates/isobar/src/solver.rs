@@ -114,9 +114,8 @@ impl Solver {
     /// Solves A u = `rhs`, beginning with u = 0. Not converging is an outcome, not an error.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape, [`Error::NotFinite`](crate::Error::NotFinite) for a NaN
-    /// or an infinity in one, [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce,
-    /// and what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape, [`Error::NotFinite`](crate::Error::NotFinite) for a NaN or an infinity in one,
+    /// [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce, and the errors of the device.
     pub fn solve<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
         self.solve_observed(rhs, u, Guess::Zero, &mut ignore)
     }
@@ -146,9 +145,9 @@ impl Solver {
     }
 
     /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u. Each is judged by itself; the
-    /// outcomes are in the order of the pairs. Of a diffusion matrix, a GPU solves up to eight at the same time, if vectors for them fit into
-    /// a quarter of its free memory, and a processor one a thread, where that keeps more threads busy; other systems are solved one after the
-    /// other. The results are the same.
+    /// outcomes are in the order of the pairs. A GPU solves up to eight systems of a diffusion matrix at the same time, if vectors for them fit into a
+    /// quarter of its free memory, and a processor one per thread, if that keeps more threads busy; other systems are solved one after the other. The
+    /// results are the same.
     ///
     /// ```
     /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
@@ -168,12 +167,12 @@ impl Solver {
     /// # }
     /// ```
     ///
-    /// The observer sees the iterations of all. Where it ends one, the others in progress end too, and later systems are not begun: there are
-    /// outcomes of those that were begun, which are the first.
+    /// The observer sees the iterations of all systems. If it ends one, the others in progress end too, and later systems are not begun: the outcomes
+    /// are those of the systems that were begun, which are the first ones.
     ///
     /// # Errors
     /// The errors of [`Solver::solve`], with the number of the system, counted from 0; [`Error::Invalid`](crate::Error::Invalid) for no
-    /// pairs. Unless it is an array's shape, the u of the systems before it hold their solutions.
+    /// pairs. Unless the error is an array's shape, the u of the systems before that one hold their solutions.
     pub fn solve_many<'a, I: Input<'a>, O: Output<'a>>(
         &mut self,
         systems: impl IntoIterator<Item = (I, O)>,

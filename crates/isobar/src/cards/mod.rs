@@ -278,7 +278,7 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     }
 
     fn balance(&mut self) -> Result<Balance> {
-        // All ranks have the same sums.
+        // All ranks have the same sums, so that one is enough.
         Ok(self.parts.each(|part, _| part.work.balance())?.swap_remove(0))
     }
 
