@@ -1,4 +1,5 @@
-//! The keys of a case, for suggestions. Readers are asked: the error of an unknown key lists those that are known.
+//! This module lists the keys of a case, for suggestions. They come from the readers: the error of an unknown key lists
+//! the known ones.
 
 use isobar::grid::GridOptions;
 use isobar::options::SolverOptions;

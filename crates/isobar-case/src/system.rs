@@ -63,8 +63,8 @@ impl LinearSystem {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
-    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once, when derivatives, fluxes or time steps
-    /// are asked for, which are computed there.
+    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once derivatives, fluxes or time
+    /// steps are requested, which are computed there.
     pub fn from_device(problem: DeviceProblem) -> Result<Self> {
         Ok(Self {
             matrix: Matrix::Diffusion(problem.stencil()?),

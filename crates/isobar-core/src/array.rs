@@ -216,7 +216,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns the entries of a line in x, if they are contiguous.
     ///
     /// # Panics
-    /// Where there is no such line.
+    /// Panics if there is no such line.
     pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
         let start = self.place.inside(self.shape, [0, j, k]);
         (self.place.strides[0] == 1).then(|| self.data.slice(start..start + self.shape.nx))
@@ -225,7 +225,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns one entry.
     ///
     /// # Panics
-    /// Where there is no such cell.
+    /// Panics if there is no such cell.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
         self.data.get(self.place.inside(self.shape, [i, j, k]))
@@ -310,7 +310,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Ok(parts.iter().map(|part| self.with(part.shape(self.shape), self.place.at(part.first))).collect())
     }
 
-    /// A view of some of its elements; the caller sees to it that no two of them are used at a time.
+    /// Makes a view of some of its elements; the caller must not use two that share an element at a time.
     fn with<'b>(&self, shape: Shape, place: Place) -> ArrayViewMut<'b, T>
     where
         'a: 'b,
@@ -367,7 +367,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Stores a line in x.
     ///
     /// # Panics
-    /// Where there are fewer values than cells.
+    /// Panics if there are fewer values than cells.
     pub fn set_line(&mut self, j: usize, k: usize, values: &[T]) {
         let (start, values) = (self.place.inside(self.shape, [0, j, k]), &values[..self.shape.nx]);
         if self.place.strides[0] == 1 {
@@ -381,7 +381,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Stores one entry.
     ///
     /// # Panics
-    /// Where there is no such cell.
+    /// Panics if there is no such cell.
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
         // SAFETY: an element of this view, which is borrowed to write.

@@ -61,7 +61,7 @@ pub fn symmetric(diagonal: &[f64], beside: &[f64]) -> Option<Eigen> {
 /// ms for 512.
 ///
 /// # Panics
-/// Where there are not n − 1 entries above a diagonal of n.
+/// Panics if there are not n − 1 entries above a diagonal of n.
 pub fn of_factor(diagonal: &[f64], above: &[f64]) -> Option<Eigen> {
     assert_eq!(above.len() + 1, diagonal.len().max(1), "entries above a diagonal of {}", diagonal.len());
     let mut factor = Bidiagonal { d: diagonal.to_vec(), e: above.to_vec() };

@@ -7,8 +7,8 @@ use std::mem;
 /// The factors A = (1 − R) D (1 − R)ᵀ in an order that keeps them sparse, for A with row sums s ≥ 0 and couplings c ≥ 0: A_kk =
 /// s_k + Σ c_kl, A_kl = −c_kl.
 ///
-/// Elimination carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985), so that every number is a sum of positive
-/// ones, without cancellation for any contrast.
+/// Elimination computes row sums besides couplings (Grassmann, Taksar and Heyman, 1985), so that every number is a sum of
+/// positive ones, without cancellation for any contrast.
 pub(crate) struct Elimination {
     /// The order of elimination.
     pub(crate) order: Vec<u32>,

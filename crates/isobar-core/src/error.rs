@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The errors before, or instead of, a solve. Every message tells what was found and what would be accepted.
+/// The errors before, or instead of, a solve. Every message states what was found and what would be accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -50,7 +50,7 @@ pub enum Error {
     OutOfMemory {
         /// The object that was being made.
         what: String,
-        /// Bytes asked for.
+        /// The bytes that were requested.
         needed_bytes: u64,
         /// Bytes free.
         available_bytes: u64,

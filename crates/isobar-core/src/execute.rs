@@ -195,7 +195,7 @@ pub(crate) fn require_room(cells: usize) -> crate::Result<()> {
     Vec::<f64>::new().try_reserve_exact(cells).map_err(|_| no_room(cells))
 }
 
-/// The error where no memory can be allocated for a number for each of these cells.
+/// Returns the error if no memory can be allocated for a number for each of these cells.
 pub(crate) fn no_room(cells: usize) -> Error {
     Error::invalid("array", format!("{cells} cells, for which no memory can be allocated; use a smaller grid"))
 }

@@ -27,7 +27,8 @@ const KEPT: usize = 64 << 20;
 /// ones. A setup spends a third of its time, and on some virtual machines most of it, on pages that the system has to clear again.
 const MOST_KEPT: usize = 1 << 30;
 
-/// An allocator for programs that solve on CPUs: on Linux, what takes 16 KiB or more lies in large pages, and freed parts are used again.
+/// An allocator for programs that solve on CPUs: on Linux, allocations of 16 KiB or more lie in large pages, and freed parts are used
+/// again.
 ///
 /// A setup writes to tens of thousands of ordinary pages for the first time, which takes as long as half of its computation, and sweeps
 /// over many arrays at once would wait for the translation of addresses. The command and the libraries for Python and C have this

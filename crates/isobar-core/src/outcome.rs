@@ -46,7 +46,7 @@ impl Spectrum {
 /// Seconds of wall clock, by part of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Copying the right-hand side to the solver; what a device copies from its own memory counts as part of the solve.
+    /// The copy of the right-hand side to the solver; copies within a device's memory count as part of the solve.
     pub upload: f64,
     /// The solve: ‖b‖ and the first residual, the iteration, the last check.
     pub solve: f64,

@@ -20,7 +20,7 @@ pub struct Traffic {
     /// Reads of the operator's coefficient vectors, see
     /// [`Operator::coefficient_vectors`](crate::operator::Operator::coefficient_vectors).
     pub coefficients: f64,
-    /// Floating-point operations a cell.
+    /// The floating-point operations per cell.
     pub flops: f64,
 }
 

@@ -72,7 +72,8 @@ pub(crate) struct HalfPlane {
     pub(crate) columns: usize,
     /// The position of its first entry.
     pub(crate) start: isize,
-    /// The first entry of the other colour of its plane, and those of the half planes beside; its own plane's where there are none.
+    /// The first entry of the other colour of its plane, and those of the neighbouring half planes; its own plane's if there are
+    /// none.
     pub(crate) other: isize,
     pub(crate) south: isize,
     pub(crate) north: isize,

@@ -1,7 +1,7 @@
 //! The multi-threaded back end of isobar, for this machine's processor cores.
 //!
-//! * [`Cpu`] the back end: threads and vector instructions, both found at run time; `backend` what solvers ask of it,
-//! * `overhead` the memory that it takes beside vectors and coefficients,
+//! * [`Cpu`] the back end: threads and vector instructions, both found at run time; `backend` its interface for solvers,
+//! * `overhead` the memory that it takes besides vectors and coefficients,
 //! * [`Vector`] a vector with a guard at either end,
 //! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
 //! * `geometry` and `around` where the neighbours of a row of cells lie,

@@ -117,7 +117,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Rows of equal length, one a layer, to read; or the same one in all layers.
+/// Rows of equal length, one per layer, to read; or the same one in all layers.
 #[derive(Debug)]
 pub(crate) struct Strip<'a, T> {
     first: *const T,

@@ -23,7 +23,7 @@ use crate::cpu::Cpu;
 /// Planes are distributed in pairs, as restriction needs them.
 const PLANES_TOGETHER: usize = 2;
 
-/// A call of it runs a stage on a plane; not generic, so that what follows is compiled once, and each stage in one place.
+/// A function that runs a stage on a plane; not generic, so that its callers are compiled once, and each stage in one place.
 pub(crate) type Stage<'a> = &'a (dyn Fn(usize, usize, usize) + Sync);
 
 /// The distribution of planes among threads.

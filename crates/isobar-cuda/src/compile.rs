@@ -34,7 +34,7 @@ impl Hash for Source {
 }
 
 impl Source {
-    /// A source of [`crate::kernels`] without definitions.
+    /// Makes a source of [`crate::kernels`] without definitions.
     pub fn new(name: &'static str, text: &'static str) -> Self {
         Self { name, text, defines: Vec::new() }
     }
@@ -180,7 +180,7 @@ pub fn cache_folder() -> Option<PathBuf> {
         .or_else(|| variable("HOME").map(|home| home.join(".cache/isobar")))
 }
 
-/// FNV-1a (Fowler, Noll and Vo) of 128 bits.
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of 128 bits.
 fn hash(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, &byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)

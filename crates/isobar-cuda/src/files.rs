@@ -17,7 +17,7 @@ pub(crate) fn headers_sum() -> u128 {
     *SUM.get_or_init(|| checksum(headers().as_bytes()))
 }
 
-/// FNV-1a over words of eight bytes, for long texts and machine code.
+/// Returns the FNV-1a hash over words of eight bytes, for long texts and machine code.
 pub(crate) fn checksum(bytes: &[u8]) -> u128 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

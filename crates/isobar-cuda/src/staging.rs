@@ -92,8 +92,8 @@ impl Context {
 const PIECE: usize = 1 << 20;
 /// Pieces per lane: some for the GPU, one for the host.
 const PIECES: usize = 3;
-/// Largest number of copying threads. On 16 cores beside an H100, b and x of 256³ cells to the GPU and back took some 14 ms by 8,
-/// and 12 by 12 and by 16, most of it for pages of x that are touched for the first time. Their pinned memory takes some 0.3 ms a MB to make, once a process.
+/// Largest number of copying threads. On 16 cores with an H100, b and x of 256³ cells to the GPU and back took some 14 ms with 8, and 12 with 12 and with
+/// 16, most of it for pages of x that are touched for the first time. To make their pinned memory takes some 0.3 ms per MB, once per process.
 const LANES: usize = 12;
 
 /// The resources of one copying thread.

@@ -25,7 +25,7 @@ pub struct Message<'a> {
 ///
 /// All ranks make the same calls in the same order.
 pub trait Communicator: Debug + Send + Sync + 'static {
-    /// The number of this rank, from 0.
+    /// Returns the number of this rank, from 0.
     fn rank(&self) -> usize;
 
     /// Returns the number of ranks.

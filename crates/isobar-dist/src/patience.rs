@@ -31,7 +31,7 @@ pub(crate) fn limit() -> Result<Option<Duration>> {
     }
 }
 
-/// The remedy for a rank that hangs, for a message.
+/// Returns the remedy for a rank that hangs, for a message.
 pub(crate) fn remedy(limit: Duration) -> String {
     format!("{VARIABLE}={} would allow it more than {} s, 0 any time", 3.0 * limit.as_secs_f64(), limit.as_secs_f64())
 }

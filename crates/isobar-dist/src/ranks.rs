@@ -26,12 +26,12 @@ impl Ranks {
         Self { world, coarser: None }
     }
 
-    /// The job.
+    /// Returns the job's communicator.
     pub fn world(&self) -> &Arc<dyn Communicator> {
         &self.world
     }
 
-    /// The number of this rank, from 0.
+    /// Returns the number of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
@@ -44,7 +44,7 @@ impl Ranks {
     /// Returns how the rows of a grid are divided.
     ///
     /// # Errors
-    /// As [`Slabs::new`].
+    /// The errors of [`Slabs::new`].
     pub fn slabs(&self, shape: Shape) -> Result<Slabs> {
         match &self.coarser {
             Some((grid, slabs)) if *grid == shape => Ok(slabs.clone()),
@@ -60,7 +60,7 @@ impl Ranks {
     /// Returns how the rows of a grid with Galerkin levels are divided.
     ///
     /// # Errors
-    /// As [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where a pair of rows is divided.
+    /// The errors of [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where a pair of rows is divided.
     pub fn pairs_of_rows(&self, grid: Shape) -> Result<Slabs> {
         let slabs = self.slabs(grid)?;
         if slabs.halved().is_none() { Err(too_thin(grid.ny, self.size())) } else { Ok(slabs) }

@@ -89,12 +89,12 @@ impl Slabs {
         self.starts.len() - 1
     }
 
-    /// The rows of a rank.
+    /// Returns the rows of a rank.
     pub fn of(&self, rank: usize) -> Slab {
         Slab { first: self.starts[rank], beyond: self.starts[rank + 1] }
     }
 
-    /// The division of a grid that is half as fine; nothing where a pair of rows is divided.
+    /// Returns the division of a grid that is half as fine; nothing if a pair of rows is divided.
     pub fn halved(&self) -> Option<Self> {
         let last = self.ranks();
         let is_even = self.starts[..last].iter().all(|start| start.is_multiple_of(2));

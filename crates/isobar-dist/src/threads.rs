@@ -152,7 +152,7 @@ pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> 
 /// return. The ranks may be used again, also after an error.
 ///
 /// # Panics
-/// As [`run`].
+/// Panics as [`run`] does.
 pub fn run_each<'r, I: Send, R: Send>(
     ranks: impl IntoIterator<Item = (&'r Threads, I)>,
     work: impl Fn(I) -> Result<R> + Sync,

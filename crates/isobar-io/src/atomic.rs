@@ -51,7 +51,7 @@ pub fn check(path: &Path) -> Result<()> {
     probe().map_err(|source| failed(path, &target, source))
 }
 
-/// A folder made beside the place where it will be put; removed if it is dropped before.
+/// A folder made next to its final place; removed if it is dropped before it is put there.
 pub(crate) struct NewFolder {
     path: PathBuf,
     target: PathBuf,

@@ -51,7 +51,7 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// A mesh of (nx, ny, nz) = `cells` equal cells over the unit box.
+    /// Makes a mesh of (nx, ny, nz) = `cells` equal cells over the unit box.
     pub fn unit(cells: [usize; 3]) -> Self {
         let spacing = cells.map(|n| 1.0 / n as f64);
         let centre = |d: usize| (0..cells[d]).map(|n| (n as f64 + 0.5) * spacing[d]).collect();
@@ -115,7 +115,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A field in which all cells are active.
+    /// Makes a field in which all cells are active.
     pub fn new(name: &'a str, values: &'a [f64], shape: [usize; 3], mesh: &'a Mesh) -> Self {
         Self { name, values, shape, mesh, active: None, attributes: BTreeMap::new() }
     }

@@ -19,7 +19,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Returns this process; `None` if the system does not tell.
+    /// Returns this process; `None` if the system does not report it.
     ///
     /// # Errors
     /// A temporary failure to find out, such as too many open files.

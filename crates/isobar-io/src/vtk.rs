@@ -45,7 +45,7 @@ fn start([nz, ny, nx]: [usize; 3], mesh: &Mesh, format: Format) -> (String, &'st
     (text, kind)
 }
 
-/// The names and values of the arrays that give the positions of cells.
+/// Returns the names and values of the arrays that give the positions of cells.
 fn coordinates(mesh: &Mesh) -> [(&'static str, &[f64]); 4] {
     let [x, y, z] = &mesh.centres;
     [("x", x), ("y", y), ("z", z), ("z_faces", &mesh.faces[2])]
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::field::Mesh;
 
-    /// The head, and the arrays that it names in the order of their offsets.
+    /// Returns the head, and the arrays that it names in the order of their offsets.
     fn read(bytes: &[u8]) -> (String, Vec<Vec<f64>>) {
         let mark = b"encoding=\"raw\">\n_";
         let start = bytes.windows(mark.len()).position(|w| w == mark).unwrap();

@@ -121,7 +121,8 @@ fn coordinate<'a>(
     (Array { name, dimensions, attributes: attributes.collect() }, values)
 }
 
-/// The array of a field of shape (nz, ny, nx). Only the first dimension is split into chunks, so that a chunk is contiguous.
+/// Makes the array of a field of shape (nz, ny, nx). Only the first dimension is split into chunks, so that a chunk is
+/// contiguous.
 fn field_array(name: &str, shape: [usize; 3]) -> Array<'_> {
     let ([nz, ny, nx], layers) = (shape, layers_of_a_chunk(shape));
     let dimensions = [("z", nz, layers), ("y", ny, ny), ("x", nx, nx)];

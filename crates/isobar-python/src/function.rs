@@ -64,7 +64,7 @@ pub(crate) struct Function {
     forms: OfProcess<Mutex<BTreeMap<usize, Arc<problem::Form>>>>,
 }
 
-/// The GPU that coefficients are on, if they stay there, the number of κ's, and what else there is. A solver cannot change any of these.
+/// The GPU that coefficients are on, if they stay there, the number of κ's, and the other arguments. A solver cannot change any of these.
 type Key = (Option<usize>, usize, Has);
 
 static NUMBERED: Mutex<BTreeMap<i64, Weak<Function>>> = Mutex::new(BTreeMap::new());

@@ -198,7 +198,7 @@ pub(crate) struct Call<'a> {
     api: &'a Api,
 }
 
-/// Answers XLA: describes the handler if that is asked for, or does its work.
+/// Answers XLA: describes the handler if XLA requests that, or does its work.
 ///
 /// # Safety
 /// `frame` is what XLA gives to a handler, valid until this returns.

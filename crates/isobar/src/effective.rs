@@ -85,7 +85,7 @@ const CAUTION: f64 = 20.0;
 /// The smallest tolerance that a solve is repeated with.
 const LEAST_TOLERANCE: f64 = 1e-15;
 
-/// Coefficients below this fraction of the largest are lost in the rows of the matrix beside it.
+/// The fraction of the largest coefficient below which others are lost to rounding in the rows of the matrix.
 const LOST: f64 = 1e-13;
 const LOST_CONDUCTORS: &str = "the conductivity may be wrong: coefficients differ by more than 10\u{b9}\u{b3}, and rounding loses the \
     potential of conductors that touch neither side; lower the largest coefficient to 1e12 times the smallest, which changes the result by less than 1e-11, \

@@ -96,7 +96,7 @@ pub struct ProblemReport {
 }
 
 impl ProblemReport {
-    /// A problem of this kind on this grid.
+    /// Describes a problem of this kind on this grid.
     pub fn new(kind: &'static str, shape: Shape) -> Self {
         Self { kind, unknowns: shape.cells(), grid: shape.extents() }
     }

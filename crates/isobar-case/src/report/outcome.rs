@@ -39,7 +39,7 @@ pub struct OutcomeReport {
 }
 
 impl Default for OutcomeReport {
-    /// The outcome of a run without steps.
+    /// Returns the outcome of a run without steps.
     fn default() -> Self {
         Self {
             stop: Stop::Converged,

@@ -98,7 +98,7 @@ fn every_key_of_a_diffusion_problem_is_read() {
     assert_eq!(case.section.wells(4)[0].k, [0, 3]);
 }
 
-/// The boundary conditions of a case, as numbers.
+/// Returns the boundary conditions of a case, as numbers.
 fn sides_of(case: &diffusion::DiffusionCase) -> [[Boundary; 2]; 3] {
     let mut problem = DiffusionProblem::new(case.shape, Coefficient::Isotropic(Vec::new()));
     case.section.boundary.put_on(&mut problem).unwrap();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::keys::keys;
 
-/// The case that random changes start from, cut into words.
+/// Returns the case from which random changes start, cut into words.
 fn words(text: &str) -> Vec<String> {
     text.split_inclusive([' ', '\n', '=', '"', '.', '[', ']']).map(str::to_owned).collect()
 }

@@ -36,7 +36,7 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     Ok(SUCCESS)
 }
 
-/// The message of an error, without the name of the device or the library that stands before it anyway.
+/// Returns the message of an error, without the name of the device or the library that stands before it anyway.
 fn reason(error: &isobar::Error) -> String {
     let text = in_flags(error);
     text.strip_prefix("cuda: ").or_else(|| text.strip_prefix("mpi: ")).unwrap_or(&text).to_owned()

@@ -34,7 +34,7 @@ impl Scale {
         Self::with_step(low, high, round_step((high - low) / most as f64).max(1.0))
     }
 
-    /// A logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are logarithms.
+    /// Makes a logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are logarithms.
     pub(super) fn decades(low: f64, high: f64, most: usize) -> Self {
         Scale { labels: Labels::PowerOfTen, ..Self::integers(low, high, most) }
     }
@@ -155,7 +155,7 @@ pub(super) struct Colours {
 }
 
 impl Colours {
-    /// A scale for the finite values among `values`.
+    /// Makes a scale for the finite values among `values`.
     pub(super) fn new(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|value| value.is_finite())

@@ -7,7 +7,7 @@ use isobar_io::{Mesh, Units};
 
 use super::*;
 
-/// A field of any shape on the unit square under 10 km with graded layers.
+/// Makes a field of any shape on the unit square under 10 km with graded layers.
 fn with_field<T>(shape: [usize; 3], value: impl Fn([f64; 3]) -> f64, then: impl FnOnce(&Field<'_>) -> T) -> T {
     let centres = |n: usize| (0..n).map(|i| (i as f64 + 0.5) / n as f64).collect::<Vec<_>>();
     let [nz, ny, nx] = shape;

@@ -33,7 +33,7 @@ impl<'a, T: Copy> Elements<'a, T> {
         Self { start: NonNull::from(data).cast(), len: data.len(), of: PhantomData }
     }
 
-    /// The memory for a view that may write.
+    /// Takes the memory for a view that may write.
     pub(super) fn to_write(data: &'a mut [T]) -> Self {
         Self { len: data.len(), start: NonNull::from(data).cast(), of: PhantomData }
     }

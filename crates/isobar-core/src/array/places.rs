@@ -80,7 +80,7 @@ impl<'a> Target<'a> {
     /// Divides it into rows; see [`ArrayViewMut::into_parts`].
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] for an array on a device.
+    /// See [`ArrayViewMut::into_parts`]; [`Error::Unsupported`] for an array on a device.
     pub fn into_parts(self, parts: &[Slab]) -> Result<Vec<Target<'a>>> {
         match self {
             Self::F64(view) => Ok(view.into_parts(parts)?.into_iter().map(Target::from).collect()),

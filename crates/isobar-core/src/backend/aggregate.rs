@@ -292,7 +292,7 @@ impl AggregateMap {
     }
 }
 
-/// [`AggregateBackend::multiply_cells`] step by step.
+/// Implements [`AggregateBackend::multiply_cells`] step by step.
 pub fn multiply_cells<B: AggregateBackend, T: Real>(
     backend: &B,
     cells: &B::Aggregates,

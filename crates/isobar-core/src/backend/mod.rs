@@ -31,7 +31,7 @@ pub use scalars::{HostScalars, Ratio, Scalar, Sum, Sums};
 /// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.
 pub type Meanwhile<'w> = &'w mut dyn FnMut();
 
-/// The [`Meanwhile`] of steps without work to overlap.
+/// Does nothing; the [`Meanwhile`] of steps without work to overlap.
 pub fn nothing() {}
 
 /// The sizes of the slabs among which ranks divide a grid's rows.
@@ -104,7 +104,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Returns the rows of a grid that arrays have here: on one of several ranks its own.
     ///
     /// # Errors
-    /// Where ranks cannot divide it.
+    /// Fails if ranks cannot divide it.
     fn own_rows(&self, grid: Shape) -> Result<Slab> {
         Ok(Slab::whole(grid))
     }
@@ -113,7 +113,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// All ranks must call it.
     ///
     /// # Errors
-    /// Where another rank has failed.
+    /// Fails if another rank has failed.
     fn collect(&self, own: Vec<f64>, _grid: Shape) -> Result<Vec<f64>> {
         Ok(own)
     }

@@ -74,7 +74,7 @@ pub fn solve_many<S, X: Send>(
 /// The state that solvers of several systems share.
 struct Shared<'s, 'o, X> {
     waiting: Mutex<std::iter::Enumerate<std::vec::IntoIter<X>>>,
-    /// Systems that were solved beside the main solver, with their outcomes.
+    /// The systems that the other solvers have solved, with their outcomes.
     found: Mutex<Vec<Option<(X, Result<Outcome>)>>>,
     /// The observer, and whether it has ended a solve.
     observer: Mutex<(&'s mut Observer<'o>, bool)>,
@@ -228,7 +228,7 @@ mod tests {
 
     const SHAPE: Shape = Shape { nx: 6, ny: 1, nz: 1 };
 
-    /// A solver with others beside it, which may give up.
+    /// A solver with siblings for other queues, which may give up.
     struct Several {
         system: System<Reference, Diffusion>,
         beside: Vec<Self>,

@@ -115,7 +115,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Norms { removed, rhs, initial, scaling })
     }
 
-    /// Solves. `rounds` tells that u goes to an array in single precision, and is judged after rounding.
+    /// Solves the system. `rounds` states that u goes to an array in single precision, and is judged after rounding.
     pub(super) fn run(
         &mut self,
         norms: Norms,

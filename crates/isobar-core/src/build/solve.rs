@@ -35,8 +35,8 @@ pub struct Description {
     pub traffic: Vec<StepTraffic>,
 }
 
-/// Sums of a solution u of A u = b, in double precision, with the residual r = b − A u. They give what follows from u without a copy of it:
-/// A 1 has the shifts of A, those of its fixed sides among them.
+/// Sums over a solution u of A u = b, in double precision, with the residual r = b − A u. From them a caller computes flows and energies
+/// without a copy of u: A 1 has the shifts of A, those of its fixed sides among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
     /// ⟨A 1 − b, u⟩, a flow out of the domain where the parts of b are values on sides.

@@ -50,7 +50,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) spare: Option<[B::Vector<f64>; 2]>,
     /// The best iterate, for iterations whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
-    /// The options that it was made with, where it may be made anew for other coefficients.
+    /// The user's options, if the solver may be made again for other coefficients.
     pub(super) given: Option<SolverOptions>,
     /// The options that were chosen when it was made.
     pub(super) begun: SolverOptions,

@@ -87,8 +87,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(())
     }
 
-    /// Makes everything anew that depends on the coefficients, the operator excepted; `is_left` tells whether the direct solver cannot
-    /// solve with them.
+    /// Makes everything again that depends on the coefficients, except for the operator; `is_left` states whether the direct solver cannot solve
+    /// with them.
     fn renew(&mut self, stencil: &S, is_left: bool) -> Result<()> {
         let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);

@@ -8,7 +8,7 @@ fn growing(n: usize, by: f64) -> Spacing {
     Spacing::Given((0..n).map(|m| by.powf(1.0 - (2.0 * (m as f64 + 0.5) / n as f64 - 1.0).abs())).collect())
 }
 
-/// A problem with one κ, rough, and 0 in a part `closed` of the cells.
+/// Makes a problem with one κ, rough, and 0 in the fraction `closed` of the cells.
 fn problem(shape: Shape, by: [f64; 3], closed: f64, seed: u64) -> DiffusionProblem {
     let of_cell = |n: usize| if 0.5 + 0.5 * random(seed + 1, n) < closed { 0.0 } else { 10f64.powf(random(seed, n)) };
     let kappa = Coefficient::Isotropic((0..shape.cells()).map(of_cell).collect());

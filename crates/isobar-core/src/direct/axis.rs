@@ -5,7 +5,7 @@
 pub struct AxisMatrix {
     /// The masses m, one per cell.
     pub mass: Vec<f64>,
-    /// σ, the shift, one number a cell.
+    /// The shifts σ, one per cell.
     pub shift: Vec<f64>,
     /// The couplings t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,

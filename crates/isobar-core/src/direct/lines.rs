@@ -6,7 +6,7 @@ use crate::execute::{Host, find_in_rows};
 /// The systems T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// σ, one number a cell.
+    /// The shifts σ, one per cell.
     pub shift: Vec<f64>,
     /// The couplings t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// A diagonal below this fraction of its terms is rounding.
 const ROUNDING: f64 = 1e-13;
 
-/// The vertical factors a, b, c, d of a tensor-product operator, one entry a layer.
+/// The vertical factors a, b, c, d of a tensor-product operator, one entry per layer.
 ///
 /// In one column with horizontal factors |T| and α, row k reads
 /// |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k (Σ α_{TT'} u_{T',k} − α_T u_k).

@@ -28,7 +28,8 @@ impl Slab {
         Shape { ny: self.rows(), ..whole }
     }
 
-    /// Makes the layout of its vectors, with a halo row wherever the grid continues; `is_ring` tells whether y is periodic.
+    /// Makes the layout of its vectors, with a halo row wherever the grid continues; `is_ring` states whether y is
+    /// periodic.
     pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
         let ring = (is_ring && self.rows() < whole.ny).then_some(whole.ny);
         let goes_on = [self.first > 0, self.beyond < whole.ny];

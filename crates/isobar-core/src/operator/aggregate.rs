@@ -36,7 +36,7 @@ impl Components {
     }
 }
 
-/// An entry of a small sparse matrix made of couplings.
+/// An entry of a small sparse matrix of couplings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// The row, counted from 0.

@@ -16,7 +16,7 @@ pub struct Coarser<B> {
 }
 
 impl<B: LevelBackend> Coarser<B> {
-    /// The device that makes the coarser level.
+    /// Returns the device that makes the coarser level.
     pub fn level(&self) -> &B {
         self.alone.as_ref().unwrap_or(&self.own)
     }
@@ -32,7 +32,7 @@ impl<B: LevelBackend> Coarser<B> {
         if self.alone.is_some() { self.own.gathering(to_own, own, level) } else { Ok(to_own) }
     }
 
-    /// A note for the user where ranks end to divide the work.
+    /// Returns a note for the user on the level where ranks stop dividing the work.
     pub fn note(&self, grid: Shape) -> Option<String> {
         self.alone.as_ref().map(|_| format!("multigrid: every rank does all the work from {grid} on"))
     }
@@ -50,8 +50,9 @@ pub struct OwnModes<B: Backend, T: Real, C: Real> {
 
 /// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a device by itself.
 pub trait LevelBackend: Backend {
-    /// The device for the coarser of two grids, of which one has half as many cells as the other in some directions. Ranks divide it
-    /// in the same places, unless their shares are too small or it `is_small`: then every rank has it whole, and all coarser ones.
+    /// Returns the device for the coarser of two grids, which has half as many cells as the finer one in some directions. Ranks
+    /// divide it in the same places, unless their shares are too small or it `is_small`: then every rank holds it and all coarser
+    /// ones completely.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide a pair of cells of the finer grid.
@@ -71,9 +72,9 @@ pub trait LevelBackend: Backend {
     }
 
     /// Shares the problems of all modes that a transfer projects a grid to, this rank's rows of it, among ranks.
-    ///
+    /// Divides among ranks the problems of all modes to which a transfer projects a grid (this rank's rows of it).
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// The errors of [`Backend::zeros`].
     fn own_modes<T: Real, C: Real>(
         &self,
         _grid: Shape,

@@ -12,7 +12,7 @@ pub enum CyclePrecision {
     /// The matrix's [`Choice`](crate::policy::Choice) where cycles precondition conjugate gradients; otherwise the precision of the iteration.
     #[default]
     Auto,
-    /// Single precision, as `solver.precision = "mixed"` asks for.
+    /// Single precision, which `solver.precision = "mixed"` requests.
     F32,
     /// Double precision.
     F64,

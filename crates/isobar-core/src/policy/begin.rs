@@ -66,12 +66,12 @@ pub(crate) struct Direct<A, N> {
     pub(crate) nearest: N,
 }
 
-/// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; where that is conjugate
+/// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; if that is conjugate
 /// gradients with multigrid, with the nearest box instead, if that is near enough to be tried. The options are those that leave a direct solve
-/// open or not, and those of anything else. `is_own` tells of a preconditioner of the caller's own.
+/// open or not, and those of anything else. `is_own` states whether the preconditioner is the caller's own.
 ///
 /// # Errors
-/// As [`SolverOptions::resolved`]; the errors of `choice`.
+/// The errors of [`SolverOptions::resolved`]; the errors of `choice`.
 pub(crate) fn begin<F>(
     [open, options]: [&SolverOptions; 2],
     is_own: bool,

@@ -62,7 +62,7 @@ pub(crate) fn best(
         .unwrap_or(cycle)
 }
 
-/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are asked for. Tiles would extend into other ranks'
+/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are requested. Tiles would extend into other ranks'
 /// rows, and there is no trial, because clocks differ.
 pub(crate) fn on_ranks(options: &JacobiOptions) -> (JacobiOptions, Option<String>) {
     let asks_for_tiles = options.exact || options.tile.is_some() || options.overlap != Overlap::Auto;

@@ -97,7 +97,7 @@ impl SolverOptions {
         Ok(this)
     }
 
-    /// Returns notes about what these options ask for and the resolved ones do not use.
+    /// Returns notes about requests of these options that the resolved ones do not use.
     pub(crate) fn unused_by(&self, resolved: &Self) -> Vec<String> {
         let is_given = |kind| !matches!(kind, Preconditioner::Auto | Preconditioner::None);
         let mut notes = Vec::new();

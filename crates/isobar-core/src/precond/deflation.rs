@@ -154,7 +154,7 @@ impl<B: AggregateBackend> Vectors<B> {
 }
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
-    /// Makes the deflation that the options ask for, for a matrix of a grid with this shape, of which the operator may have a
+    /// Makes the deflation that the options request, for a matrix of a grid with this shape, of which the operator may have a
     /// subdomain.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     /// Computes everything again after a change of the coefficients, on which bodies and components depend too.
     ///
     /// # Errors
-    /// As [`Deflation::new`].
+    /// The errors of [`Deflation::new`].
     pub fn update(&mut self) -> Result<()> {
         self.vectors = Vectors::new(&*self.operator, self.shape, &self.options)?;
         Ok(())

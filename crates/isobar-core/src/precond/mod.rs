@@ -69,8 +69,8 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         Ok(())
     }
 
-    /// Changes to the approximation of this rank, where there are several: 0 is the one that was asked for, others are
-    /// simpler and safer. Returns its name; where there is none, returns nothing and changes nothing.
+    /// Changes to the approximation of this rank, if there are several: 0 is the user's choice, others are simpler and safer. Returns its name; if
+    /// there is none, returns nothing and changes nothing.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         let _ = rank;
         None

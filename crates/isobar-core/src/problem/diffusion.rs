@@ -17,7 +17,7 @@ pub struct DiffusionProblem {
     pub spacing: [Spacing; 3],
     /// κ
     pub coefficient: Coefficient,
-    /// c, one number a cell, where it is not zero. A matrix with a negative one may be indefinite, and only
+    /// The coefficient c, one number per cell, if not zero. A matrix with a negative one may be indefinite, and only
     /// [`Method::Direct`](crate::options::Method::Direct) solves it.
     pub reaction: Option<Vec<f64>>,
     /// The active cells; without a mask all are. Faces to inactive cells are closed.

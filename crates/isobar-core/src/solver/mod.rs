@@ -77,8 +77,8 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         None
     }
 
-    /// Changes to the preconditioner of this rank: 0 is the one that was asked for, others are simpler and safer. Returns its
-    /// name; where there is none, returns nothing and changes nothing.
+    /// Changes to the preconditioner of this rank: 0 is the user's choice, others are simpler and safer. Returns its name; if there is
+    /// none, returns nothing and changes nothing.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         let _ = rank;
         None

@@ -117,7 +117,7 @@ impl<B: Backend> MixedMultigrid<B> {
     /// Takes a hierarchy in single precision, and its finest level in both.
     ///
     /// # Errors
-    /// Where the scalars cannot be made.
+    /// Fails if the scalars cannot be made.
     pub fn new(cycle: Cycle<B, f32>, top: MixedTop<B>, start: Start) -> Result<Self> {
         let backend = cycle.finest().backend().clone();
         let coefficient_vectors = cycle.finest().coefficient_vectors();

@@ -81,7 +81,7 @@ pub struct Diffusion {
     pub(super) isolated: Arc<Vec<[usize; 3]>>,
 }
 
-/// The number of each cell, for what is decided on the host.
+/// The number of each cell, for decisions on the host.
 pub(super) type Known = Arc<dyn Fn(usize) -> f64 + Send + Sync>;
 /// The owner of the arrays of [`Coefficients::DeviceCells`], which lives as long as a stencil that refers to them.
 type Owner = Arc<dyn Any + Send + Sync>;

@@ -117,7 +117,7 @@ impl Diffusion {
         self.measured(true)
     }
 
-    /// The measures for a device that may have the hybrid smoother, or not.
+    /// Returns the measures for a device that may have the hybrid smoother, or not.
     fn measured(&self, is_hybrid: bool) -> Option<Measures> {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
         let (stiffness, spreads) = (self.stiffness(), self.spreads());

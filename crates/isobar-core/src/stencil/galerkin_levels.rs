@@ -38,7 +38,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// The correction of strongly coupled aggregates.
     type BodyCorrection<T: Real>: Correction<Self, T> + 'static;
 
-    /// The matrix of a stencil, whose operator has its coefficients.
+    /// Makes the matrix of a stencil, whose operator has its coefficients.
     fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Self::Matrix>;
 
     /// Puts a matrix on the device: of several ranks each its rows.
@@ -96,9 +96,8 @@ struct Descent<B: SupportsGalerkin> {
     notes: Vec<String>,
 }
 
-/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
-/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly. `halves_lines` tells whether z is halved beside
-/// other directions.
+/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are `wanted` with the
+/// finest one, or as lead to a grid that can be solved exactly. `halves_lines` states whether z is halved too.
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
@@ -131,8 +130,8 @@ fn descend<B: SupportsGalerkin>(
     Ok(Descent { coarsest, notes })
 }
 
-/// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly. Every rank
-/// makes the matrices of the whole grid, and has its rows of those that are divided.
+/// Makes the hierarchy of a diffusion stencil: `wanted` levels, or as many as lead to a grid that can be solved exactly. Every rank makes the
+/// matrices of the whole grid, and has its rows of those that are divided.
 pub fn galerkin<B: SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -223,7 +222,7 @@ where
         notes,
         update: Box::new(update),
     };
-    // Where lines are kept whole, more visits save no iteration.
+    // If lines are kept whole, more visits save no iteration.
     Ok(made.visited(if halves_lines { B::visits(stencil.shape().cells()) } else { &[] }))
 }
 

@@ -12,7 +12,7 @@ pub struct Along {
     pub is_halved: bool,
     /// The weight of the coarse cell that contains a cell…
     pub near: Vec<f64>,
-    /// …and of the one beside that, on the cell's side: linear between centres; 0 where there is none.
+    /// …and of its neighbour on the cell's side: linear between centres; 0 if there is none.
     pub far: Vec<f64>,
     /// (d / d_c)², d the width of a cell and d_c that of the coarse one.
     pub share: Vec<f64>,

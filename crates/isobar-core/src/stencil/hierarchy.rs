@@ -66,7 +66,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         self
     }
 
-    /// The grids.
+    /// Returns the grids of the levels.
     pub fn shapes(&self) -> Vec<Shape> {
         let below = self.coarsest.iter().flat_map(|solver| solver.shapes());
         self.levels.iter().map(|level| level.layout().shape()).chain(below).collect()

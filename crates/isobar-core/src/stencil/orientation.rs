@@ -19,11 +19,11 @@ pub struct Orientation {
     pub upright_from: f64,
     /// Whether other planes are flat; otherwise those with one cell in x or y are upright.
     pub are_flat: bool,
-    /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
+    /// The time that a row takes in addition to its cells, in units of that of a cell in a long row and a short line.
     pub row: f64,
-    /// The time that one colour of the rows above each other takes beside them.
+    /// The additional time of one colour of the rows above each other.
     pub half_plane: f64,
-    /// The time that a layer of lines across y takes beside them, in units of that of one, as few can be shared by several threads.
+    /// The additional time of a layer of lines across y, in units of that of one, as few can be shared by several threads.
     pub plane: f64,
     /// The part by which each cell of a line lengthens the time of all.
     pub line: f64,
@@ -48,7 +48,7 @@ impl Orientation {
         crossing: impl FnOnce() -> f64,
         strengths: impl FnOnce() -> [f64; 3],
     ) -> Option<Turns> {
-        /// The limit of crossing in space: above it, lines in z may be what makes iterations few.
+        /// The limit of crossing in space: above it, lines in z may be the reason why iterations are few.
         const MOST_CROSSING: f64 = 1e3;
         let is_plane = shape.extents().contains(&1);
         let has_lines = options.may_have_lines();

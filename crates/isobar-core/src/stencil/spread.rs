@@ -94,7 +94,7 @@ impl Spread {
         wrong.map_or(Ok(found), |n| Err(first + n))
     }
 
-    /// The spread of one number, which is finite and not negative.
+    /// Returns the spread of one number, which is finite and not negative.
     pub const fn of_one(value: f64) -> Self {
         Self { least: value, positive: if value > 0.0 { value } else { f64::INFINITY }, most: value }
     }

@@ -167,7 +167,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     }
 }
 
-/// The levels below an operator that options ask for, whose smoother is resolved; none where the back end has no such levels.
+/// Makes the levels below an operator that options request, whose smoother is resolved; none if the back end has no such levels.
 pub(crate) fn levels<B: Supports<S>, S: Stencil, T: Real>(
     backend: &B,
     stencil: &S,

@@ -23,8 +23,8 @@ pub struct Modes<B: Backend, S, T: Real, C: Real> {
 
 /// A back end that goes between the grids of a tensor product, and between a grid and its vertical modes.
 pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
-    /// The transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank. It does
-    /// not depend on coefficients.
+    /// Makes the transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank.
+    /// It does not depend on coefficients.
     fn transfer<T: Real>(
         &self,
         fine: &Arc<Self::Operator<T>>,
@@ -32,7 +32,7 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
         own: &Layout,
     ) -> Result<Arc<dyn Transfer<Self, T>>>;
 
-    /// The transfer between the operator of a grid and some of its modes.
+    /// Makes the transfer between the operator of a grid and some of its modes.
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<Self::Operator<T>>,
@@ -51,7 +51,8 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
     }
 }
 
-/// The coarser versions of a matrix, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
+/// Returns the coarser versions of a matrix, finest first: with the matrix `wanted` levels, or the default number, or as many as there
+/// can be.
 fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iterator<Item = TensorProduct> + use<> {
     let coarser = std::iter::successors(stencil.coarsened(), TensorProduct::coarsened);
     coarser.take(wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS).saturating_sub(1))
@@ -60,7 +61,7 @@ fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iter
 /// A hierarchy and its operators.
 type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<TensorProduct>>::Operator<T>>>);
 
-/// The hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
+/// Makes the hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
 pub fn by_coarsening<B: SupportsTransfers, T: Real>(
     backend: &B,
     stencil: &TensorProduct,
@@ -99,7 +100,7 @@ where
 /// of all modes needs. Their update takes the coefficients of the whole matrix.
 ///
 /// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`].
+/// The errors of [`VerticalModes::new`]; those of [`Supports::operator`].
 fn problems_of_modes<B, C>(
     backend: &B,
     stencil: &TensorProduct,
@@ -129,7 +130,7 @@ where
 /// Makes the planned modes of a tensor-product matrix; a rank gets the two-dimensional problems that it solves.
 ///
 /// # Errors
-/// As [`VerticalModes::new`] and [`LevelBackend::own_modes`]; as [`Supports::operator`].
+/// The errors of [`VerticalModes::new`] and [`LevelBackend::own_modes`]; those of [`Supports::operator`].
 pub fn by_modes<B, T, C>(
     backend: &B,
     stencil: &TensorProduct,

@@ -1,4 +1,4 @@
-//! A tensor product as a stencil: what solvers ask of its matrix.
+//! This module implements the stencil's interface for tensor products.
 
 use super::{Stencil, TensorProduct};
 use crate::direct::{Separable, SeparableRows, looks_separable, nearest, separate};

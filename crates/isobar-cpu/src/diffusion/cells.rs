@@ -1,4 +1,4 @@
-//! Entries computed from one to three coefficients a cell, wherever they are needed.
+//! Entries computed from one to three coefficients per cell, wherever they are needed.
 
 use isobar_core::prelude::{Axis, Layout, Pack, Precision, Real, Result, Side, Stencil};
 use isobar_core::stencil;

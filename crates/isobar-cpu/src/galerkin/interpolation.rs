@@ -51,7 +51,7 @@ pub(super) struct Workspace<T> {
     pub(super) before: Vec<T>,
     /// A plane with halo planes, by which the last plane of the middle goes to the next subdomain where y is halved.
     pub(super) edge: Option<Vector<T>>,
-    /// A fine plane a thread.
+    /// A fine plane per thread.
     pub(super) residual: Vec<Vector<T>>,
     /// Two planes of rows of the middle grid per thread.
     pub(super) planes: Vec<[Vec<T>; 2]>,

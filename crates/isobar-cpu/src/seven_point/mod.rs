@@ -67,7 +67,7 @@ pub(crate) struct Workspace<T> {
     pub(crate) chunks: Vec<ChunkSpace<T>>,
     /// Two sums per plane.
     pub(crate) sums: Vec<[f64; 2]>,
-    /// [`PLANES`] planes a chunk.
+    /// [`PLANES`] planes per chunk.
     pub(crate) planes: Vector<T>,
 }
 

@@ -136,7 +136,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖².
+    /// Runs a pass of `before`, of a red–black sweep and, if requested, of ‖f − A u‖².
     pub(crate) fn sweep_after(
         &self,
         before: Stage<'_, T>,

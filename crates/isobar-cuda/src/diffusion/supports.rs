@@ -45,7 +45,7 @@ fn complete<T: Real>(stencil: &stencil::Diffusion, to: &Passes<T>) -> Result<()>
     to.note_sent(stencil)
 }
 
-/// The addresses of each array of coefficients of two operators of one stencil.
+/// Returns the addresses of each array of coefficients of two operators of one stencil.
 fn pairs<T: Real, R: Real>(from: &Passes<T>, to: &Passes<R>) -> impl Iterator<Item = [Pointer; 2]> {
     let (kind, source, target) = (*to.kind(), *from.operands(), *to.operands());
     let fields: Vec<_> = kind.used_fields().map(|field| [source.field(field), target.field(field)]).collect();

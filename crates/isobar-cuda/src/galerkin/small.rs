@@ -20,7 +20,7 @@ const PERIODIC: [usize; 2] = [12, 6];
 const CELLS: [usize; 3] = [8, 4, 8];
 /// Coarse cells of a block that restricts.
 const COARSE: [usize; 3] = [4, 2, 4];
-/// Fields of a tile that setup makes, beside the couplings: inverse pivots and their ratios.
+/// The fields of a tile that setup computes, in addition to the couplings: inverse pivots and their ratios.
 const MADE: usize = UPPER + 2;
 /// The most threads of a block.
 const MOST_THREADS: usize = 512;

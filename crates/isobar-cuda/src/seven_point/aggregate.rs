@@ -11,7 +11,7 @@ use crate::launch::refuse_while_recording;
 use crate::{Cuda, Vector};
 
 impl<T: Real> SevenPoint<Passes<T>> {
-    /// The stencil with all coefficients on the host.
+    /// Returns the stencil with all coefficients on the host.
     fn on_host(&self) -> Result<Diffusion> {
         self.kernels.stencil().on_host(|array| self.kernels.cuda().read_array(array))
     }

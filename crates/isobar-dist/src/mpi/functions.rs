@@ -209,7 +209,7 @@ impl<H: Handle> Mpi<H> {
         usize::try_from(count).map_err(|_| failure(format!("a message of {count} bytes")))
     }
 
-    /// The first line of the library's description of itself.
+    /// Returns the first line of the library's description of itself.
     pub(super) fn version(&self) -> String {
         let mut text = vec![0u8; VERSION_LENGTH + 1];
         let mut length = 0;

@@ -58,7 +58,7 @@ fn candidates() -> Vec<Option<PathBuf>> {
     std::iter::once(None).chain(beside.filter(exists).chain(loader).chain(elsewhere.filter(exists)).map(Some)).collect()
 }
 
-/// The folders of the launchers that this process descends from, nearest first, where the system lists processes as Linux does in
+/// Returns the folders of the launchers that this process descends from, nearest first, if the system lists processes as Linux does in
 /// `/proc`.
 fn launchers(processes: &Path) -> Vec<PathBuf> {
     let parent = |process: &str| -> Option<String> {
@@ -111,8 +111,8 @@ pub(super) fn open() -> Result<Opened> {
     )))
 }
 
-/// The libraries that this process has loaded already, of which one may run: those that it is linked with, and those that something
-/// has loaded for itself alone, as interpreters do.
+/// Returns the libraries that this process has loaded already, of which one may be in use: those that it is linked with, and those that
+/// were loaded for private use, as interpreters do.
 pub(super) fn loaded() -> Vec<Opened> {
     let this = Library::this();
     // SAFETY: only whether the symbol is there matters.

@@ -75,7 +75,7 @@ pub struct Found {
     pub library: String,
 }
 
-/// The MPI that a job would use.
+/// Finds the MPI that a job would use.
 ///
 /// # Errors
 /// [`Error::Device`](isobar_core::Error::Device) where none is found, or it cannot be used, saying why and what to do.

@@ -83,7 +83,7 @@ impl Affairs {
         (!stands).then_some((failure.rank, failure.told))
     }
 
-    /// The present state of the call.
+    /// Returns the failure of the present call, if there is one.
     pub(super) fn failure(&self) -> Option<(usize, Told)> {
         self.failure.as_ref().map(|failure| (failure.rank, failure.told.clone()))
     }

@@ -39,7 +39,7 @@ impl Array<'_> {
         self.dimensions.iter().map(|dimension| dimension.chunk).product()
     }
 
-    /// A missing chunk reads as zeros.
+    /// Returns the metadata of the array, in which a missing chunk reads as zeros.
     pub(super) fn metadata(&self) -> Value {
         let lengths = |of: fn(&Dimension) -> usize| -> Vec<usize> { self.dimensions.iter().map(of).collect() };
         let names: Vec<_> = self.dimensions.iter().map(|dimension| dimension.name).collect();

@@ -22,8 +22,7 @@ use crate::{Layout, Precision, Result, Shape};
 
 pub use matrix_size::{MatrixKind, MatrixSize};
 
-/// The memory that a back end takes beside the vectors and coefficients that all back ends keep; none by default, with vectors on the
-/// host.
+/// The memory that a back end takes besides the vectors and coefficients that all back ends keep; none by default, with vectors on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     /// Whether the device has memory of its own.

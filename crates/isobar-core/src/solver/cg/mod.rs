@@ -129,7 +129,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
     /// Makes the iteration watch ‖D^−½ r‖ instead of ‖r‖.
     ///
     /// # Errors
-    /// Where one more vector does not fit in memory.
+    /// Fails if one more vector does not fit in memory.
     pub fn watching_scaled(self, diagonal: Arc<dyn Diagonal<B, S>>) -> Result<Self> {
         let vector = self.backend.zeros(diagonal.layout())?;
         Ok(Self { scaled: Some((diagonal, vector)), ..self })

@@ -26,7 +26,8 @@ pub const DAMPING: f64 = 0.3;
 pub const THRESHOLDS: [f64; 3] = [0.3, 0.03, 0.001];
 /// The most cells in an aggregate.
 pub const LARGEST: u32 = 512;
-/// The largest D relative to the sum of an aggregate's diagonals: the smoother reduces what is coupled more strongly.
+/// The largest D relative to the sum of an aggregate's diagonals: the smoother reduces the constants of those coupled more
+/// strongly.
 pub const LOOSE: f64 = 0.1;
 /// The smallest D relative to the sum of its terms' absolute values: less is rounding.
 pub const CANCELLED: f64 = 1e-3;

@@ -153,8 +153,8 @@ pub struct CouplingPlane<'p, N = f64> {
 ///
 /// (A u)_n = s_n u_n + Σ_m c_nm (u_n − u_m)
 ///
-/// Row sums s are stored beside the couplings: as differences of entries they would be lost to rounding from a contrast of
-/// 10⁹ on.
+/// Row sums s are stored besides the couplings: computed as differences of entries, they would be lost to rounding from a
+/// contrast of 10⁹ on.
 #[derive(Clone, Debug)]
 pub struct Couplings<N = f64> {
     /// The cells.

@@ -12,7 +12,7 @@
 //! * [`setup`] all of this, as a back end supplies it,
 //! * [`sizes`] the grids of the levels and their numbers of couplings, before any of this.
 //!
-//! `docs/notes/diffusion-multigrid.md` tells how the method was found and what each part is worth.
+//! `docs/notes/diffusion-multigrid.md` describes how the method was found and what each part is worth.
 
 pub mod bodies;
 pub mod coarsest;

@@ -260,7 +260,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         [vec![N::ZERO; cells], vec![N::ZERO; cells]]
     }
 
-    /// Runs one half sweep on a plane; `parity` tells which columns change, if not all.
+    /// Runs one half sweep on a plane; `parity` states which columns change, if not all.
     #[inline(always)]
     fn relax_plane(
         &self,

@@ -12,7 +12,7 @@ use crate::real::Real;
 pub(super) struct Spare<N>(Mutex<Vec<Vec<N>>>);
 
 impl<N> Clone for Spare<N> {
-    /// A copy has no spare memory.
+    /// Makes a copy without spare memory.
     fn clone(&self) -> Self {
         Self(Mutex::new(Vec::new()))
     }

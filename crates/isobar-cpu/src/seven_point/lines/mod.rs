@@ -34,14 +34,14 @@ trait LineTask<S: Simd, T: Real> {
     /// Returns the data that the rows of these columns share.
     fn tile(&self, columns: Columns) -> Self::Tile;
 
-    /// Returns a row of the right-hand side; called once a row, upwards.
+    /// Returns a row of the right-hand side; called once per row, upwards.
     fn row(&mut self, tile: &Self::Tile, w: Window) -> Self::Row;
 
     /// Adds the sums of a row.
     #[inline(always)]
     fn end_row(&mut self, _row: Self::Row) {}
 
-    /// Receives a final row of the solution; called once a row, downwards.
+    /// Receives a final row of the solution; called once per row, downwards.
     #[inline(always)]
     fn finish(&mut self, _w: Window) {}
 }
@@ -146,7 +146,7 @@ struct Eliminated<'a, 'y, S: Simd, T: Real> {
 }
 
 impl<S: Simd, T: Real> Eliminated<'_, '_, S, T> {
-    /// Eliminates the entry below; `ends` tells which vertical entries are across a periodic end.
+    /// Eliminates the entry below; `ends` states which vertical entries are across a periodic end.
     #[inline(always)]
     fn compute(&mut self, coefficients: &impl RowCoefficients<S, T>, row: &mut impl LineRow<S, T>, ends: [bool; 2]) {
         let Self { y, below, ratio, factor, ahead } = self;

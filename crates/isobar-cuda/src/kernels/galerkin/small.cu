@@ -175,7 +175,7 @@ KERNEL(sweep_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, int turn, cons
         const T inverse = region.field(INVERSE)[own];
         maps[m + HALF * threadIdx.y] = {sum * inverse, region.field(UPWARDS)[own - HALF] * inverse};
         __syncthreads();
-        // A thread a column: elimination upwards and substitution downwards, AT_ONCE layers at a time.
+        // A thread per column: elimination upwards and substitution downwards, AT_ONCE layers at a time.
         if (threadIdx.y < 2 && is_own(threadIdx.y)) {
             Pair* const map = maps + m + HALF * nz * threadIdx.y;
             const T* const ratio = region.field(RATIO) + column(threadIdx.y);

@@ -3,7 +3,7 @@
 // A thread follows its columns upwards through gridDim.z ranges of layers, keeping three layers of its
 // own columns in registers; neighbours in y come through the L1 cache,
 // where the other rows of the block have loaded them.
-// Block (32, ROWS); grid (ceil(pitch / 32), ceil(ceil(ny/2) / ROWS), runs). ODD says whether nx or ny is odd.
+// Block (32, ROWS); grid (ceil(pitch / 32), ceil(ceil(ny/2) / ROWS), runs). ODD states whether nx or ny is odd.
 #pragma once
 #include "tensor_product/tensor_product.cuh"
 
