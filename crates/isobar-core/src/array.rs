@@ -104,7 +104,7 @@ impl Place {
         Self { strides: order.map(|axis| self.strides[axis]), ..self }
     }
 
-    /// Returns whether each cell surely has an element of its own: each stride leads beyond all that smaller ones reach.
+    /// Returns whether each cell surely has an element of its own: each stride is larger than all that smaller strides reach.
     fn is_apart(self, shape: Shape) -> bool {
         let mut steps = shape.extents().into_iter().zip(self.strides).filter(|(n, _)| *n > 1).collect::<Vec<_>>();
         steps.sort_by_key(|(_, stride)| stride.unsigned_abs());
@@ -145,7 +145,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// # Errors
     /// [`Error::Shape`] if the last element would lie outside `data`.
     pub fn new(data: &'a [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        // A stride beyond isize leaves any slice.
+        // A stride beyond isize is outside any slice.
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
@@ -238,7 +238,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// # Errors
     /// See [`ArrayViewMut::from_origin`].
     pub fn new(data: &'a mut [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        // A stride beyond isize leaves any slice.
+        // A stride beyond isize is outside any slice.
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
@@ -297,10 +297,10 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Ok(self.with(part.shape(self.shape), self.place.at(part.first)))
     }
 
-    /// Divides it into rows: each part may be written by a thread of its own.
+    /// Divides it into rows, so that each part may be written by another thread.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a row.
+    /// [`Error::Shape`] if it has fewer rows; [`Error::Invalid`] if parts share a row.
     pub fn into_parts(self, parts: &[Slab]) -> Result<Vec<Self>> {
         parts.iter().try_for_each(|&part| check_part(self.shape, part))?;
         let shared = |a: &Slab, b: &Slab| a.first < b.beyond && b.first < a.beyond;

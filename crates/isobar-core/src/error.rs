@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Fails where a shape or a length is not the one that is needed.
+    /// Fails if a shape or a length differs from the one that is needed.
     ///
     /// # Errors
     /// [`Error::Shape`]

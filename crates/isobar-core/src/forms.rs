@@ -55,7 +55,7 @@ impl<V, L, M> Forms<V, L, M> {
     /// Reads a value in any of the forms.
     ///
     /// # Errors
-    /// A value in another form, and what the forms themselves find wrong.
+    /// A value in another form, and the errors of the forms themselves.
     pub fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<V, D::Error>
     where
         L: Deserialize<'de>,

@@ -17,7 +17,7 @@ const PAGE: usize = 4 << 10;
 const LEAST: usize = 16 << 10;
 /// The largest part of a region; larger allocations are mappings of their own. B
 const MOST: usize = 64 << 20;
-/// Bytes of a region, of which only those pages take memory that have been touched.
+/// The bytes of a region, of which only pages that have been touched take memory.
 const REGION: usize = 256 << 20;
 /// Parts begin at multiples of this.
 const LINE: usize = 64;
@@ -182,7 +182,7 @@ impl Pool {
             return Some((start, false));
         }
         if !fits(&self.fresh) {
-            // Where memory is limited there may be none for a whole region.
+            // If memory is limited, there may be none for a whole region.
             let lengths = [REGION, size.next_multiple_of(LARGE_PAGE)];
             let (region, len) = lengths.into_iter().find_map(|len| Some((map(len)?, len)))?;
             let rest = std::mem::replace(&mut self.fresh, region..region + len);
@@ -208,7 +208,7 @@ impl Pool {
         }
     }
 
-    /// Adds a free part, joined with those beside it.
+    /// Adds a free part, joined with its free neighbours.
     fn insert(&mut self, mut range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -229,7 +229,7 @@ impl Pool {
 /// The pool of the process.
 static POOL: Locked = Locked { is_taken: AtomicBool::new(false), pool: UnsafeCell::new(Pool::NEW) };
 
-/// A pool behind a lock that may be held during a fork, so that the new process finds it whole.
+/// A pool behind a lock that may be held during a fork, so that the new process finds it consistent.
 struct Locked {
     is_taken: AtomicBool,
     pool: UnsafeCell<Pool>,

@@ -115,7 +115,7 @@ impl DeviceArray {
         self.strides
     }
 
-    /// Returns the numbers of its elements in x and y, after which it is repeated: fewer than the cells of its shape where it stands for several
+    /// Returns the numbers of its elements in x and y, after which it is repeated: fewer than the cells of its shape if it represents several
     /// copies of itself.
     pub fn period(&self) -> [usize; 2] {
         let [x, y] = self.copies.map(usize::from);

@@ -1,4 +1,4 @@
-//! The memory of a view, of which others may use other elements at the same time.
+//! This module holds the memory of a view, of which other views may use other elements at the same time.
 
 use std::marker::PhantomData;
 use std::ops::Range;

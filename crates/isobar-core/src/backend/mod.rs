@@ -258,14 +258,14 @@ pub trait Backend: Clone + Send + Sync + 'static {
         work()
     }
 
-    /// Returns how many queues beside the first are worth using for this many systems on vectors of this layout, whose workspaces take
-    /// `bytes` each.
+    /// Returns how many queues besides the first are worth using for this many systems on vectors of this layout, whose workspaces take `bytes`
+    /// each.
     fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
         let _ = (systems, layout, bytes);
         Ok(0)
     }
 
-    /// Returns the largest number of queues beside the first.
+    /// Returns the largest number of queues besides the first.
     fn most_queues(&self) -> usize {
         0
     }

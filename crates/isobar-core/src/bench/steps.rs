@@ -1,4 +1,4 @@
-//! Steps: their times, and what they work on.
+//! This module measures the times of steps, on operands that it makes.
 
 use std::time::Instant;
 

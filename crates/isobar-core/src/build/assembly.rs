@@ -111,7 +111,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             } else {
                 let cycle = single.multigrid()?;
                 if options.rounds_residuals() {
-                    // Where these cycles fail, ones in double precision follow, which have reserves.
+                    // If these cycles fail, double precision follows, which has reserves.
                     cycle.with(|cycle| single.rounded(&double, cycle))?
                 } else {
                     let layout = backend.layout(stencil)?;
@@ -182,7 +182,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Self { backend, stencil, options, factors: None, is_floating, operator, capabilities }
     }
 
-    /// Makes a maker in another precision, with an operator of its own.
+    /// Makes the same maker in another precision, with its own operator.
     fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
         let Self { backend, stencil, options, is_floating, .. } = *self;
         let operator = backend.rounded::<T, R>(stencil, &self.operator)?;
@@ -207,7 +207,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
     }
 
-    /// Adds the replacements of a preconditioner that fails or is slow, as far as the matrix has them.
+    /// Adds the replacements of a preconditioner that fails or is slow, if the matrix has them.
     fn with_reserves(&self, first: Parts<S, dyn Preconditioner<B, T>>) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
         let mut reserves: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)> = Vec::new();

@@ -15,7 +15,7 @@ use crate::traffic::StepTraffic;
 pub(super) struct Told {
     /// Events of the solve.
     pub(super) notes: Vec<String>,
-    /// The reason why the solve ended, as far as it is known.
+    /// The known reason why the solve ended.
     pub(super) evidence: Evidence,
 }
 
@@ -30,9 +30,10 @@ pub(super) struct Evidence {
     pub(super) broken: Option<Broken>,
 }
 
-/// Restarts from the true residual before a solve that its own residual calls converged counts as stalled.
+/// The most restarts from the true residual; a solve that needs more, although its own residual has converged, counts as
+/// stalled.
 const MAX_RESTARTS: usize = 10;
-/// A restart that leaves a larger fraction of the residual gains nothing.
+/// The largest fraction of the residual that a useful restart leaves.
 const GAIN: f64 = 0.5;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {

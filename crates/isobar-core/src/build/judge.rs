@@ -91,8 +91,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-/// Judges a solution that was rounded to single precision, from its residual and the one before. Returns advice where rounding
-/// has spoilt a solution that was good enough.
+/// Judges a solution that was rounded to single precision, from its residual and the one before. Returns advice if rounding has made a
+/// sufficiently accurate solution worse than the tolerance.
 pub(super) fn rounded(monitor: &mut Monitor<'_>, tolerance: f64, double: f64, residual: f64) -> Option<String> {
     if !residual.is_finite() {
         monitor.rule(Stop::Breakdown);

@@ -156,7 +156,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(&mut self.beside[..count])
     }
 
-    /// Makes a solver of this matrix for another queue: with the same operators, vectors of its own, and no method in reserve.
+    /// Makes a solver of this matrix for another queue: with the same operators, its own vectors, and no method in reserve.
     fn another(&self, queue: usize) -> Result<Option<Self>> {
         // Operators of other matrices may have memory that only one solve may use at a time.
         let may_share =
@@ -202,7 +202,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }))
     }
 
-    /// Computes again what depends on the coefficients and is not the operators', if they have changed.
+    /// Recomputes everything that depends on the coefficients, except for the operators, if they have changed.
     fn follow(&mut self) -> Result<()> {
         if !self.is_current {
             if let Some(space) = &mut self.null_space {
@@ -251,7 +251,7 @@ mod tests {
             Self { system, beside: Vec::new(), gives_up: false, solved: 0 }
         }
 
-        /// Makes a solver with as many beside it, some of which give up.
+        /// Makes a solver with as many siblings, some of which give up.
         fn with(gives_up: &[bool]) -> Self {
             let beside = gives_up.iter().map(|&gives_up| Self { gives_up, ..Self::alone() }).collect();
             Self { beside, ..Self::alone() }

@@ -33,7 +33,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
     }
 
-    /// Continues with large bodies as deflation vectors, where there are any. Returns a note, if so.
+    /// Continues with large bodies as deflation vectors, if there are any. Returns a note, if so.
     pub(super) fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
         self.replaceable.may_deflate = false;
         let bodies = match &self.capabilities.aggregates {

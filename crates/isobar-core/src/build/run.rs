@@ -174,7 +174,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
-        // A first guess at the rounding of a solution leaves nothing to reduce, where that is more than `SOLVED`.
+        // A first guess at the rounding of a solution leaves nothing to reduce, if that is more than `SOLVED`.
         let is_relative_to_guess = self.options.norm == Norm::Initial && guess == Guess::Given;
         if is_relative_to_guess && told.evidence.is_at_floor && residual <= tolerance * rhs {
             monitor.rule(Stop::Converged);
@@ -199,7 +199,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_returned = residual.is_finite();
         }
         if !fits {
-            // The array keeps what it had.
+            // The array keeps its values.
             residual = initial;
         }
         if !is_returned {

@@ -18,8 +18,8 @@ fn problem(shape: Shape, by: [f64; 3], closed: f64, seed: u64) -> DiffusionProbl
     problem
 }
 
-/// Planes whose directions cross by far take a dozen iterations, whatever their sides and the direction with one cell, from any arrays, after an
-/// update too. The residual is that of the matrix of the plane as it lies.
+/// Checks that planes whose directions cross by far take a dozen iterations, whatever their sides and the direction with one cell, from any
+/// arrays, after an update too. The residual is that of the matrix in the caller's order.
 pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
     let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
     let ring = [Boundary::Periodic; 2];
@@ -97,7 +97,7 @@ pub(super) fn oblong<B: Supports<Diffusion>>(backend: &B) {
     solved(&faces, true, "110×60×5 cells, with z, y, x of the grid");
 }
 
-/// Solves on a plane whose widths grow by factors, with `closed` of the cells closed, in at most so many iterations; returns the notes.
+/// Solves on a plane whose widths grow by factors, with `closed` of the cells closed, in at most this many iterations; returns the notes.
 fn plane<B: Supports<Diffusion>>(
     backend: &B,
     (shape, sides): (Shape, [[Boundary; 2]; 3]),
@@ -114,7 +114,7 @@ fn plane<B: Supports<Diffusion>>(
     solve_on(backend, make, is_floating, most)
 }
 
-/// Solves with the matrix `make(0)`, then with `make(5)` from several kinds of arrays, in at most so many iterations; returns the notes.
+/// Solves with the matrix `make(0)`, then with `make(5)` from several kinds of arrays, in at most this many iterations; returns the notes.
 fn solve_on<B: Supports<Diffusion>>(
     backend: &B,
     make: impl Fn(u64) -> Diffusion,
@@ -130,7 +130,7 @@ fn solve_on<B: Supports<Diffusion>>(
     let stencil = make(0);
     let shape = stencil.shape();
     let mut system = ok(System::new(backend, &stencil, &options));
-    // A product with A has a solution, whatever floats.
+    // A product with A has a solution, whatever components float.
     let rhs = |stencil: &Diffusion| stencil.times(&noise(shape.cells(), 3));
     let b = rhs(&stencil);
     let (outcome, u) = solve_by(&mut system, shape, &b);

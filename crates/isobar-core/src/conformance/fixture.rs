@@ -297,7 +297,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
         ok(self.backend.set(&mut self.scalars.1, scalar, value));
     }
 
-    /// Makes a coefficient α of a given value, in a scalar of its own.
+    /// Makes a coefficient α of a given value, in its own scalar.
     pub(super) fn coefficient(&mut self, scalar: Scalar, value: f64) -> Ratio {
         self.set(scalar, value);
         Ratio::new(scalar, Scalar::ONE)

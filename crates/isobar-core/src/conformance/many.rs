@@ -47,7 +47,8 @@ fn solve_all<B: Supports<Diffusion>>(
     (outcomes, u)
 }
 
-/// Systems solved at the same time have the bits of systems solved one after the other, also after an update.
+/// Checks that systems solved at the same time have the bits of systems solved one after the other, also after an
+/// update.
 pub(super) fn at_a_time<B: Supports<Diffusion>>(backend: &B) {
     let options = |method, preconditioner, precision| SolverOptions {
         method,

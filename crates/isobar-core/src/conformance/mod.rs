@@ -154,8 +154,8 @@ pub fn queue_suite<B: Supports<Diffusion>>() -> Checks<B> {
     }
 }
 
-/// Tells the checks of a suite that take most of its time: whole solves, large grids, all Galerkin levels, vertical modes, and
-/// incomplete Cholesky in blocks of all sizes.
+/// Returns whether a check takes long: whole solves, large grids, all Galerkin levels, vertical modes, and incomplete Cholesky in blocks of
+/// all sizes take most of a suite's time.
 pub fn takes_long(name: &str) -> bool {
     const LONG: [&str; 5] = [
         "solves::",

@@ -132,7 +132,7 @@ impl Basis {
         self.values.is_empty()
     }
 
-    /// Returns the fast transform that multiplies by the vectors, where there is one.
+    /// Returns the fast transform that multiplies by the vectors, if there is one.
     pub fn trig(&self) -> Option<Trig> {
         self.trig
     }

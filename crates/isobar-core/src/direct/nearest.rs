@@ -78,9 +78,9 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     Ok(Nearest { factors: this, open, spread: fits().map(|fit| fit.spread).fold(0.0, f64::max) })
 }
 
-/// Returns the axis of lines: z, or the last with several cells; but the longest where transforms would take too long along it.
+/// Returns the axis of lines: z, or the last with several cells; but the longest if transforms along it would take too long.
 fn line_of(extents: [usize; 3]) -> usize {
-    /// Cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
+    /// The cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
     const MOST: usize = 2048;
     let last = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
     let longest = (0..3).max_by_key(|&axis| extents[axis]).unwrap_or(2);

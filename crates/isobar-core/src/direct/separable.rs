@@ -27,7 +27,7 @@ impl Separable {
         self.pays_where_longer(1.0)
     }
 
-    /// Returns [`Separable::pays`] where iterating takes some times as long as usual.
+    /// Returns [`Separable::pays`] for a matrix on which iterating takes `longer` times as long as usual.
     pub(crate) fn pays_where_longer(&self, longer: f64) -> bool {
         let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
         pays(stretched, self.shape.cells(), longer)

@@ -218,7 +218,7 @@ fn not_separable(axis: usize, at: [usize; 3], found: f64, wanted: &str) -> Error
     )
 }
 
-/// Returns the axes that lines may have, the best first: the one along which the others' couplings vary, where there is one.
+/// Returns the possible axes of lines, the best first: the one along which the others' couplings vary, if there is one.
 fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize; 3]) -> Result<Vec<usize>> {
     // An axis whose masses differ between the couplings of both others must be the axis of lines.
     let differ = |axis: usize| {

@@ -3,9 +3,9 @@
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
 
-/// The horizontal factors of a tensor-product operator, one entry a column, `i + nx · j`.
+/// The horizontal factors of a tensor-product operator, one entry per column, `i + nx · j`.
 ///
-/// `west`, `east`, `south` and `north` couple a column to its neighbours (0 where there is none);
+/// `west`, `east`, `south` and `north` couple a column to its neighbours (0 if there is none);
 /// `total` is α_T: the sum of the four, the coupling to a Dirichlet boundary included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HorizontalField {

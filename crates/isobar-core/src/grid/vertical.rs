@@ -55,7 +55,7 @@ impl VerticalProfile {
         Ok(Self { a, b, c, d })
     }
 
-    /// Returns whether a decoupled layer has no diagonal left in one column, beside that of the finer columns in it.
+    /// Returns whether a decoupled layer has no diagonal left in one column, relative to that of the finer columns in it.
     pub(crate) fn is_singular(&self, column: &HorizontalField, finer: &HorizontalField) -> bool {
         let diagonal = |k: usize, area: f64, total: f64| area * self.a[k] - self.d[k] * total;
         let finest = |k: usize| {

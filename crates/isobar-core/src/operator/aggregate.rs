@@ -75,7 +75,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }
     }
 
-    /// Returns the connected bodies of one material: neighbours belong together where their coefficients differ by less than a
+    /// Returns the connected bodies of one material: neighbours belong to one body if their coefficients differ by less than a
     /// factor of ten, so that a bubble is one body and the liquid around it another.
     fn bodies(&self) -> Result<AggregateMap>;
 }

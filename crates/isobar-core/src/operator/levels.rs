@@ -11,7 +11,7 @@ use crate::{Backend, Layout, Real, Result, Shape};
 pub struct Coarser<B> {
     /// The device with its share of the coarser grid, which ranks divide in the same places as the finer one.
     pub own: B,
-    /// The device by itself, where every rank has the coarser grid whole though the finer one was divided.
+    /// The device without its ranks, if every rank holds the coarser grid completely though the finer one was divided.
     pub alone: Option<B>,
 }
 
@@ -40,7 +40,7 @@ impl<B: LevelBackend> Coarser<B> {
 
 /// A rank's share of the problems of vertical modes, which are independent of each other.
 pub struct OwnModes<B: Backend, T: Real, C: Real> {
-    /// The device by itself, which solves them.
+    /// The device without its ranks, which solves them.
     pub alone: B,
     /// The numbers of the modes.
     pub which: Range<usize>,
@@ -48,7 +48,7 @@ pub struct OwnModes<B: Backend, T: Real, C: Real> {
     pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
 }
 
-/// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a device by itself.
+/// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a single device.
 pub trait LevelBackend: Backend {
     /// Returns the device for the coarser of two grids, which has half as many cells as the finer one in some directions. Ranks
     /// divide it in the same places, unless their shares are too small or it `is_small`: then every rank holds it and all coarser

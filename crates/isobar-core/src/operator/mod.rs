@@ -1,14 +1,14 @@
-//! The capabilities of a matrix on a device, each a trait of its own.
+//! The capabilities of a matrix on a device, one trait each.
 //!
 //! A trait's methods are *fused steps*, named by what they mean and documented by their recurrence. Most have a default that calls
 //! unfused steps: a new stencil works at once, and becomes fast by overriding steps one at a time. The conformance suite compares
 //! with these defaults, run on the reference back end.
 //!
-//! * [`Operator`] A can be applied,
-//! * [`Diagonal`] its diagonal can be divided by,
-//! * [`mod@line`] its columns can be solved for and relaxed,
-//! * [`points`] its cells can be relaxed each by itself,
-//! * [`triangular`] its triangular parts can be used,
+//! * [`Operator`] products with A,
+//! * [`Diagonal`] divisions by its diagonal,
+//! * [`mod@line`] solution of its columns, and their relaxation,
+//! * [`points`] relaxation of its cells one by one,
+//! * [`triangular`] steps with its triangular parts,
 //! * [`aggregate`] the steps that deflation and singular systems need,
 //! * [`transfer`] the steps between two levels of multigrid, [`correction`] the corrections besides their sweeps, [`mixed`] the
 //!   finest level in two precisions, [`levels`] levels on several ranks, [`modes`] transfers between a grid and its vertical modes,
@@ -159,7 +159,7 @@ pub struct Direction<'a, V, R = V> {
     pub sigma: Scalar,
 }
 
-/// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
+/// Computes [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
 pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
     v: Direction<'_, B::Vector<T>>,

@@ -17,7 +17,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         self.suggested_tile()
     }
 
-    /// Prepares for cycles of a kind: after this they allocate nothing, for any relaxation and momentum.
+    /// Prepares for cycles of a kind: afterwards they allocate nothing, for any relaxation and momentum.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a tile larger than the device can hold, naming its limits; the errors of the device.

@@ -7,7 +7,7 @@ use crate::{Backend, Precision, Real, Result, Shape, Sum};
 /// on the device). L holds each cell's couplings to neighbours of lower number: west, south and below, and across a periodic side the
 /// cell at the other end.
 ///
-/// Where D is zero, so is D⁻¹.
+/// If D is zero, so is D⁻¹.
 pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// v = D⁻¹(r − L w);  where it is wanted, ρ = ⟨v, D v⟩
     fn relax_lower(

@@ -22,7 +22,7 @@ pub struct PointCycle {
     pub sub_iterations: usize,
     /// b in x, y and z, at most the cells of the grid.
     pub tile: [usize; 3],
-    /// o in x, y and z: even, less than b, and 0 where there is one tile.
+    /// o in x, y and z: even, less than b, and 0 if there is one tile.
     pub overlap: [usize; 3],
 }
 

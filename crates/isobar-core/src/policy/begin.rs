@@ -54,7 +54,7 @@ impl<F> Beginning<F> {
     }
 }
 
-/// The facts that decide on a direct solve, found as far as they are needed.
+/// The facts that decide on a direct solve, found only if they are needed.
 pub(crate) struct Direct<A, N> {
     /// Whether the device solves directly.
     pub(crate) is_possible: bool,

@@ -1,8 +1,8 @@
-//! The solver that suits a matrix, where options leave it open, and that of matrices whose kind alone decides.
+//! The solver that suits a matrix, if options leave it open, and that of matrices whose kind alone decides.
 
 use crate::options::{CyclePrecision, Method, Preconditioner, Smoother};
 
-/// The method and the preconditioner that suit a stencil, where the user leaves them open.
+/// The method and the preconditioner that suit a stencil, if the user leaves them open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The outer iteration.

@@ -27,8 +27,8 @@ const MOST_MEETING_SINGLE: f64 = 1e3;
 /// precision.
 pub const MOST_SINGLE: f64 = 1e12;
 
-/// The weakest hold of a constant for single precision. A right-hand side that does not sum to zero moves a solution by its mean over that hold, and
-/// rounding of such a constant, times the couplings, is a residual that cycles cannot see.
+/// The smallest energy of a constant (see [`Measures::hold`]) for single precision. A right-hand side that does not sum to zero moves a solution by
+/// its mean over that energy, and rounding of such a constant, times the couplings, is a residual that cycles cannot reduce.
 const WEAKEST_SINGLE: f64 = 3e-9;
 
 /// Measures of coefficients that decide on relaxation of points and on precision.
@@ -110,7 +110,7 @@ impl Measures {
     }
 }
 
-/// Returns the largest strength over the smallest; 1 where there is none.
+/// Returns the largest strength over the smallest; 1 if there is none.
 pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
     let (least, most) =
         strengths.fold((f64::INFINITY, 0.0f64), |(least, most), strength| (least.min(strength), most.max(strength)));
@@ -127,9 +127,9 @@ pub(crate) fn needs_jump(stiffness: f64, contrast: f64, has_closed: bool, fields
     contrast > MOST_JUMP && (may_be_points || may_meet)
 }
 
-/// Chooses a solver where these options leave that open: cycles that relax points where these suffice, else conjugate gradients
-/// with cycles that relax lines, in single precision where that suffices. `measure` is called at most once, and only where the
-/// choice depends on it; `ends_small` returns whether halving ends at a grid that is small enough for points.
+/// Chooses a solver if these options leave that open: cycles that relax points if these suffice, else conjugate gradients with cycles that relax
+/// lines, in single precision if that suffices. `measure` is called at most once, and only if the choice depends on it; `ends_small` returns whether
+/// halving ends at a grid that is small enough for points.
 pub(crate) fn choose(
     options: &SolverOptions,
     measure: impl FnOnce() -> Result<Option<Measures>>,
@@ -180,8 +180,8 @@ fn choose_method(
     Ok(Choice { why: Some(why), ..if suffices { points } else { lines } })
 }
 
-/// Returns a choice with the hybrid smoother where points alone do not suffice and it takes less time than lines alone, on a grid of
-/// this number of cells; `has_coarser` returns whether the finest grid can be halved.
+/// Returns a choice with the hybrid smoother if points alone do not suffice and it takes less time than lines alone, on a grid of this number of
+/// cells; `has_coarser` returns whether the finest grid can be halved.
 pub(crate) fn with_hybrid(
     choice: Choice,
     options: &SolverOptions,

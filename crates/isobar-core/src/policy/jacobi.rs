@@ -137,7 +137,7 @@ mod tests {
             })
             .unwrap()
         };
-        // Where memory is free, many exchanges are best, and where it is expensive, few.
+        // If memory is free, many exchanges are best, and if it is expensive, few.
         let free = best(Cost { beside: 0.0, sub_iteration: 1e-6 });
         let dear = best(Cost { beside: 1e-3, sub_iteration: 1e-6 });
         assert!(free.sub_iterations == 4 && dear.sub_iterations >= 64 && dear.overlap[0] >= 6, "{free:?} {dear:?}");

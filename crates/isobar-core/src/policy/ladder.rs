@@ -34,7 +34,7 @@ pub(crate) enum Next {
 pub(crate) struct State {
     /// Whether the true residual is finite.
     pub(crate) is_finite: bool,
-    /// Whether coefficients have changed since the choice, which may be made anew.
+    /// Whether coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
     /// Whether the nearest box is in use and only tried.
     pub(crate) tries_box: bool,
@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub(crate) keeps_best: bool,
 }
 
-/// Decides what follows an iteration that stopped for this reason by its own residual, or for none because it is slow.
+/// Decides how a solve continues after an iteration that stopped for this reason by its own residual, or for none because it is slow.
 pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     let is_slow = stop.is_none();
     let has_failed = matches!(stop, Some(Stop::Breakdown | Stop::Diverged));

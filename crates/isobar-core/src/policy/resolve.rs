@@ -1,4 +1,4 @@
-//! Options that leave nothing open, from those of the user and a matrix's choice.
+//! This module resolves options: the user's, completed by a matrix's choice.
 
 use super::Choice;
 use crate::options::{CyclePrecision, Form, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions};

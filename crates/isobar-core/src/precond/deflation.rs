@@ -231,7 +231,7 @@ fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
 
 /// The most aggregates: beyond them even a sparse E is a problem in its own right.
 const MOST_AGGREGATES: usize = 1 << 16;
-/// The most aggregates for which a user may ask for the inverse: beyond them it takes more than 2 GiB.
+/// The most aggregates for which a user may request the inverse: beyond them it takes more than 2 GiB.
 const LARGEST_INVERSE_ASKED_FOR: usize = 1 << 14;
 
 /// The fewest cells of a body that multigrid may be slow for; it corrects smaller ones by itself, though not as well.
@@ -324,8 +324,8 @@ impl<const W: usize> Columns<W> {
 /// projection is applied twice, which squares the remaining error. (Half rows of paper D's squares have 10³ at n = 32 and 10⁵ at
 /// 256.)
 const MOST_AMPLIFIED: f64 = 1e6;
-/// Corrections of a solution with E. With a contrast of c in a hundred blocks a Cholesky factor alone left an error of about 10⁴
-/// c ε in the slowest vector, which must vanish: an iteration takes the remainder for an eigenvalue next to zero.
+/// The steps of iterative refinement of a solution with E. With a contrast of c in a hundred blocks, a Cholesky factor alone left an error
+/// of about 10⁴ c ε in the slowest vector, which must vanish: an iteration takes the remainder for an eigenvalue next to zero.
 const REFINEMENTS: usize = 2;
 
 impl CoarseMatrix {

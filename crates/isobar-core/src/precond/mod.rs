@@ -91,7 +91,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
-    /// Makes another preconditioner with the same operators and vectors of its own, see [`Iteration::another`](crate::solver::Iteration::another).
+    /// Makes another preconditioner with the same operators and its own vectors, see [`Iteration::another`](crate::solver::Iteration::another).
     fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
         Ok(None)
     }

@@ -115,7 +115,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         Self::of(Arc::new(steps), hierarchy.corrections.iter().cloned())
     }
 
-    /// Makes another cycle of the same steps, with vectors of its own.
+    /// Makes another cycle of the same steps, with its own vectors.
     ///
     /// # Errors
     /// See [`Cycle::new`].
@@ -221,7 +221,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.vectors.first_mut().map(|LevelVectors { f, u }| (f, u))
     }
 
-    /// Runs one cycle from zero on the levels below the finest, where there are any.
+    /// Runs one cycle from zero on the levels below the finest, if there are any.
     pub(crate) fn cycle_below(&mut self) -> Result<()> {
         match self.parts(0).below() {
             Some((LevelVectors { f, u }, mut below)) => below.cycle(f, u, Guess::Zero, None),

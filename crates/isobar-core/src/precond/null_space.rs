@@ -80,10 +80,10 @@ impl<B: AggregateBackend> NullSpace<B> {
         }
     }
 
-    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing where there is none.
+    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing if there is none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
+    /// [`Error::Invalid`] if that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
     pub fn make_compatible(
         &mut self,
         b: &mut B::Vector<f64>,

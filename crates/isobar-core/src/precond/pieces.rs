@@ -1,4 +1,4 @@
-//! A preconditioner with the constants of disconnected components beside it.
+//! A preconditioner with the constants of disconnected components as additional coarse vectors.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Pieces<B: AggregateBackend, T: Real> {
 
 struct Found<B: AggregateBackend, T: Real> {
     pieces: B::Aggregates,
-    /// 1 / E of components that little holds; 0 for others.
+    /// 1 / E of components whose shifts are small beside their couplings; 0 for others.
     inverses: B::AggregateVector,
     /// −1 / cells of floating components; 0 for others.
     means: B::AggregateVector,
@@ -56,7 +56,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         let Components { all, anchored } = components;
         let sizes = all.sizes();
         let largest = (0..sizes.len()).max_by_key(|&piece| sizes[piece]);
-        // 1 / E or −1 / cells of those that count.
+        // 1 / E or −1 / cells of the components that are treated.
         let of_floating =
             |(&size, &is_held): (&usize, &bool)| (size > 1 && !is_held).then(|| [0.0, -1.0 / size as f64]);
         let mut of_piece: Vec<Option<[f64; 2]>> = sizes.iter().zip(&anchored).map(of_floating).collect();

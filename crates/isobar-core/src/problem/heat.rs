@@ -88,7 +88,7 @@ impl Heat {
         crate::stencil::Stencil::shape(&self.stiffness)
     }
 
-    /// Returns the mask of inactive cells, where there are any.
+    /// Returns the mask of inactive cells, if there are any.
     pub fn inactive(&self) -> Option<Vec<bool>> {
         let stiffness = &self.stiffness;
         if stiffness.is_one_piece() {
@@ -121,7 +121,7 @@ impl Heat {
         }
     }
 
-    /// Makes c M as a matrix of its own.
+    /// Makes c M as a separate matrix.
     pub(crate) fn only_mass(&self, volumes: &[f64], c: f64) -> Result<Diffusion> {
         let shape = self.shape();
         let shift = volumes.iter().map(|volume| c * volume).collect();

@@ -7,13 +7,13 @@ use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
 use crate::stencil::{Axis, Diffusion};
 use crate::{Error, Result};
 
-/// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on
+/// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them per direction, h = L/(n + 1) apart, with values given on
 /// its sides (papers C and E), by the finite differences
 ///
 /// (A u)_n = V (c u_n + Σ κ (u_n − u_m)/h²),  V the product of all h,
 ///
-/// over the neighbours m. Neighbours on a side have the side's value; between two points the harmonic mean of κ holds. A direction
-/// with one point is left out.
+/// over the neighbours m. Neighbours on a side have the side's value; the coupling between two points has the harmonic mean of κ.
+/// A direction with one point is left out.
 #[derive(Clone, Debug)]
 pub struct PointProblem {
     /// The problem with cells around the points, without the Dirichlet sides.

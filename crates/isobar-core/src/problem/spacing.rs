@@ -28,7 +28,7 @@ impl Spacing {
         }
     }
 
-    /// Returns the directions that cross, by widths in x, y and z alone: where κ is the same in all directions.
+    /// Returns the directions that cross, by widths in x, y and z alone: if κ is the same in all directions.
     pub fn crossing(widths: &[Self; 3], shape: Shape) -> Crossing {
         let extents = shape.extents();
         let [x, y, z] = [0, 1, 2].map(|d| {

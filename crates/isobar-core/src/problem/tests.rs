@@ -272,7 +272,7 @@ fn arrays_for_which_there_is_no_memory_are_errors() {
     assert!(message.contains("35184372088832 cells, for which no memory can be allocated"), "{message}");
 }
 
-/// The conductances of a problem of cells give the same matrix, inactive cells included.
+/// Checks that the conductances of a problem of cells give the same matrix, inactive cells included.
 #[test]
 fn conductances_make_the_same_matrix() {
     for shape in

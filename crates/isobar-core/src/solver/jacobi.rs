@@ -75,7 +75,7 @@ fn with(cycle: &PointCycle, momentum: Option<&Momentum>) -> PointCycle {
     PointCycle { relaxation: (1.0 + momentum) * cycle.relaxation, momentum, ..*cycle }
 }
 
-/// Describes tiles, sub-iterations and overlap, where there are any.
+/// Describes tiles, sub-iterations and overlap, if there are any.
 pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
     if cycle.is_sweep() {
         return None;

@@ -91,8 +91,7 @@ pub enum Broken {
 const RISE: f64 = 2.0;
 /// …and the least is below this fraction of the kept iterate's residual.
 const WORTH_KEEPING: f64 = 0.5;
-/// The factor of an estimated error: weak preconditioners leave larger errors in slow vectors, as far as these have been found by
-/// then.
+/// The factor of an estimated error: weak preconditioners leave larger errors in slow vectors, even in those that have been found by then.
 const CAUTION: f64 = 3.0;
 /// The factor of an estimate after few iterations of a strong preconditioner.
 const CAUTION_EARLY: f64 = 6.0;
@@ -211,7 +210,7 @@ impl<'o> Monitor<'o> {
         now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// Returns whether the residual has just risen at all from the least so far, and that is well below the kept iterate's residual:
+    /// Returns whether the residual has just risen from the least so far, by any amount, and that is well below the kept iterate's residual:
     /// for iterations whose residual jumps.
     pub fn has_left_the_best(&self) -> bool {
         let ([.., before, now], true) = (&self.history[..], self.stop.is_none()) else { return false };
@@ -229,7 +228,7 @@ impl<'o> Monitor<'o> {
         self.kept = self.relative(residual);
     }
 
-    /// Returns the residual of the kept iterate, as the iteration computed it; infinite where there is none.
+    /// Returns the residual of the kept iterate, as the iteration computed it; infinite if there is none.
     pub fn kept(&self) -> f64 {
         if self.reference > 0.0 { self.kept * self.reference } else { self.kept }
     }

@@ -12,7 +12,7 @@ use crate::execute::{PIECE, shared};
 use crate::operator::aggregate::{Components, Entry};
 use crate::{AggregateMap, Execute, Shape};
 
-/// Rows of cells that a thread takes at a time.
+/// The rows of cells that a thread takes at a time.
 const ROWS: usize = 64;
 
 /// The connected components of a matrix as [`Diffusion::components`] returns them, if they were given or have been found. Copies of the
@@ -24,7 +24,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Returns what was given alone, for arrays whose numbers may have changed since.
+    /// Returns only the components that the caller gave, for arrays whose numbers may have changed since.
     pub(super) fn given(&self) -> Self {
         Self { given: self.given.clone(), found: Arc::default() }
     }
@@ -226,8 +226,8 @@ impl Diffusion {
 
 /// Finds the sets of a grid's cells that are connected by open faces, and numbers them in the order of their first cells.
 ///
-/// For row j + ny k `cells` sets whether each cell belongs to any set, and `faces` whether its upper face in a direction is open: 1 or 0. The last cell of a
-/// periodic direction has the first one above it.
+/// For row j + ny k `cells` sets whether each cell belongs to any set, and `faces` whether its upper face in a direction is open: 1 or 0. The upper
+/// neighbour of the last cell of a periodic direction is the first one.
 pub(crate) fn connected(
     execute: &impl Execute,
     shape: Shape,
@@ -329,7 +329,7 @@ mod tests {
         ids
     }
 
-    /// The components that a restricted matrix knows are those that a search finds.
+    /// Checks that the known components of a restricted matrix are those that a search finds.
     #[test]
     fn parts_know_their_components() {
         for (n, shape) in [Shape::new(7, 5, 6), Shape::new(1, 9, 4), Shape::new(12, 11, 1)].into_iter().enumerate() {

@@ -45,8 +45,8 @@ pub enum Coefficients {
         /// The shift s without the Dirichlet sides, if not zero.
         shift: Option<DeviceArray>,
     },
-    /// The transmissibilities: entry n of direction d belongs to the face between cell n and its upper neighbour in d (the
-    /// first cell, where d is periodic), and is 0 where there is none.
+    /// The transmissibilities: entry n of direction d belongs to the face between cell n and its upper neighbour in d (the first cell, if d
+    /// is periodic), and is 0 if there is none.
     Faces(
         /// Transmissibilities by direction.
         [Arc<[f64]>; 3],
@@ -72,7 +72,7 @@ pub struct Diffusion {
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     pub(super) components: Found,
-    /// [`Diffusion::crossing`] of [`Coefficients::DeviceCells`], as far as it is known.
+    /// The result of [`Diffusion::crossing`] for [`Coefficients::DeviceCells`], if known.
     pub(super) known_crossing: Option<Box<Crossing>>,
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
@@ -257,7 +257,7 @@ impl Diffusion {
         Ok(self)
     }
 
-    /// Sets what is known of the shift on a GPU: a negative one has a direct solve alone, and a sum allows that without a copy on the host.
+    /// Sets the known properties of the shift on a GPU: a negative one needs a direct solve, which sums allow without a copy on the host.
     ///
     /// # Errors
     /// [`Error::Shape`] for other numbers of cells.
@@ -271,7 +271,7 @@ impl Diffusion {
         Ok(self)
     }
 
-    /// Sets what is known of [`Diffusion::crossing`], for coefficients on a GPU.
+    /// Sets the known [`Diffusion::crossing`] of coefficients on a GPU.
     #[must_use]
     pub fn with_known_crossing(self, crossing: Crossing) -> Self {
         Self { known_crossing: Some(Box::new(crossing)), ..self }
@@ -293,7 +293,7 @@ impl Diffusion {
         Self { known: Carried(Some(field)), ..self }
     }
 
-    /// Takes over the owner of arrays on a GPU, and what is known of cells, from the stencil whose copies this one has.
+    /// Takes over the owner of arrays on a GPU, and the known numbers of cells, from the stencil of which this one holds copies.
     pub(super) fn on_copies_of(self, once: &Self) -> Self {
         let (around, Shape { nx, ny, .. }) = (self.shape, once.shape);
         let on_copies = |known: Known| -> Known {
@@ -334,7 +334,7 @@ impl Diffusion {
         self.shift.as_deref()
     }
 
-    /// Returns s without the Dirichlet sides in a cell, as far as the host knows it.
+    /// Returns s without the Dirichlet sides in a cell, if the host knows it.
     #[inline(always)]
     pub(super) fn own_shift(&self, at: [usize; 3]) -> f64 {
         match (&self.shift, &self.known_shift.sums) {

@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The fine faces between two coarse cells add up, whatever lies inside.
+    /// Checks that the fine faces between two coarse cells add up, whatever lies inside.
     #[test]
     fn faces_add_up() {
         let shape = Shape::new(4, 2, 2);

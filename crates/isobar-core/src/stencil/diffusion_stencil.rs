@@ -85,7 +85,7 @@ impl Stencil for Diffusion {
     fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
         let turns =
             orientation.turns(self.shape, self.periodic(), options, || self.crossing().most(), || self.strengths());
-        /// Cells of a row from which on a direct solve takes about the same time in any order.
+        /// The cells of a row above which a direct solve takes about the same time in any order.
         const ROW: usize = 8;
         let Shape { nx, ny, .. } = self.shape;
         let is_for_cycles = |turns: &Turns| {

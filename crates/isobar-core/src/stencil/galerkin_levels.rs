@@ -1,4 +1,4 @@
-//! The Galerkin levels of diffusion: what a back end supplies, and how they are put together.
+//! The Galerkin levels of diffusion: the interface of a back end, and the hierarchy that it gives.
 
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -26,8 +26,8 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
         let _ = cells;
         &[1, 3]
     }
-    /// Grids of no more cells are solved on exactly, by a dense inverse. The default is that of a processor, where a larger one takes longer than
-    /// the levels that it replaces.
+    /// The number of cells up to which a grid is solved exactly, by a dense inverse. The default is that of a processor, where a larger one takes
+    /// longer than the levels that it replaces.
     const COARSEST_CELLS: usize = 256;
 
     /// A 27-point operator. Lines in z are relaxed all at once by line Jacobi, else in four colours, (i mod 2, j mod 2) = (0, 0),
@@ -161,7 +161,7 @@ where
     let Descent { coarsest, mut notes } =
         descend(backend, matrix, wanted, halves_lines, &mut |axes, weights, matrix| {
             let Grid { shape, periodic: [_, y, _] } = backend.grid(matrix);
-            // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
+            // Neighbours have one colour if a periodic direction has an odd number of rows.
             let is_odd = y && !shape.ny.is_multiple_of(2);
             let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
             let level = coarser.level();

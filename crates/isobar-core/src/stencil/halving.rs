@@ -28,7 +28,7 @@ impl Along {
         if self.is_halved { n / 2 } else { n }
     }
 
-    /// Returns the coarse cell beside that, on cell n's side; the containing one where there is none.
+    /// Returns the neighbour of that coarse cell on cell n's side; the containing cell if there is none.
     #[inline(always)]
     pub fn beside(&self, n: usize) -> usize {
         let own = self.part_of(n);

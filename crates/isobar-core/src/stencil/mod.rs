@@ -90,7 +90,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns whether rounding leaves errors that an estimate from residuals sees.
+    /// Returns whether an estimate from residuals detects the errors of rounding.
     fn has_error_estimates(&self) -> bool {
         true
     }
@@ -100,12 +100,12 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns whether no cell is coupled to one beside its line along x, as far as that is known without a device.
+    /// Returns whether no cell is coupled to a cell outside its line along x, if that is known without a device.
     fn has_lines_apart(&self) -> bool {
         false
     }
 
-    /// Chooses a solver for the matrix where these options leave that open.
+    /// Chooses a solver for the matrix if these options leave that open.
     fn choice(&self, options: &SolverOptions) -> Choice;
 
     /// Returns the copies of a solver's grid: more than one where a checkerboard does not fit on a periodic direction.
@@ -138,7 +138,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
-    /// Returns its factors where it is separable and a direct solve is estimated to take less time than iterating.
+    /// Returns its factors if it is separable and a direct solve is estimated to take less time than iterating.
     fn chooses_direct(&self) -> Option<Separable> {
         None
     }

@@ -1,8 +1,8 @@
-//! The order in which the solvers of a device have a grid's directions. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross" and
-//! "The order of directions".
+//! The order of a grid's directions in the solvers of a device. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross" and "The order of
+//! directions".
 //!
-//! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
-//! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
+//! A plane is stored as its device solves it fastest, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
+//! and which a plane needs whose couplings are stronger in x in some places and in y in others; or flat, nx × ny × 1. The numbers in memory are the same.
 //!
 //! Rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least time,
 //! and iterations are few where the strongest couplings are along lines. Directions change places where that saves much time; coefficients and callers' arrays are then copied in another order.
@@ -103,8 +103,8 @@ impl Orientation {
         Some(self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own))
     }
 
-    /// Returns the order of several in which cells take the least time, where that is much less than in this one; the couplings of one of the
-    /// caller's directions may be much the strongest.
+    /// Returns the order of several in which cells take the least time, if that is much less than in the present one; the couplings of one of the caller's
+    /// directions may be much the strongest.
     fn faster(
         self,
         own: Turns,
@@ -200,11 +200,11 @@ mod tests {
             let crossing = device.turns(Shape::new(2, 90, 400), [false; 3], &options, || 1e4, || [1.0; 3]);
             assert_eq!(crossing, None);
         }
-        // One row, and few cells in rows of one.
+        // A single row, and few cells in several rows.
         assert_eq!(turned(Shape::new(1, 1, 40_000), [false; 3], cpu), Some([40_000, 1, 1]));
         assert_eq!(turned(Shape::new(1, 2000, 1), [false; 3], cpu), Some([2000, 1, 1]));
         assert_eq!(turned(Shape::new(1, 200, 1), [false; 3], cpu), None);
-        // Planes: flat, and upright where a CPU has them so.
+        // Planes: flat, and upright on a CPU.
         let [xy, xz, yz] = [Shape::new(20, 3000, 1), Shape::new(20, 1, 3000), Shape::new(1, 20, 3000)];
         assert_eq!(
             [xy, xz, yz].map(|shape| turned(shape, [false; 3], cpu)),
@@ -212,7 +212,7 @@ mod tests {
         );
         let flat = Orientation { are_flat: true, ..gpu };
         assert_eq!([xy, xz, yz].map(|shape| turned(shape, [false; 3], flat)), [Some([3000, 20, 1]); 3]);
-        // More rows than a GPU has.
+        // More rows than a GPU supports.
         let rows = Shape::new(500, 40_000, 1);
         assert_eq!(turned(rows, [false; 3], flat), Some([40_000, 500, 1]));
         // Lines that are too long for a GPU.

@@ -1,5 +1,5 @@
-//! The levels of diffusion whose cells are relaxed each by itself: seven-point operators throughout, on grids halved in all
-//! directions, with coefficients averaged over cells.
+//! The levels of diffusion whose cells are relaxed one by one: seven-point operators throughout, on grids halved in all directions, with
+//! coefficients averaged over cells.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::layout::Shape;
 pub struct Spread {
     /// The smallest number; infinity if there are none.
     pub least: f64,
-    /// The smallest positive number; infinite where there is none.
+    /// The smallest positive number; infinite if there is none.
     pub positive: f64,
     /// 0 where there are no numbers.
     pub most: f64,
@@ -109,7 +109,7 @@ impl Spread {
         }
     }
 
-    /// Returns the largest over the smallest positive number; 1 where there is none.
+    /// Returns the largest over the smallest positive number; 1 if there is none.
     pub fn contrast(self) -> f64 {
         (self.most / self.positive).max(1.0)
     }

@@ -48,13 +48,13 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         strong_lines: 1.6,
     };
 
-    /// Returns what the grid of a solver with these options is, given the stencil's.
+    /// Returns how the grid of a solver with these options differs from the stencil's.
     fn turns(&self, stencil: &S, options: &SolverOptions) -> Turns {
         if self.device().ranks == 1 { stencil.turns_for(options, Self::ORIENTATION) } else { stencil.turns() }
     }
 
-    /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
-    /// it, or knows more of the coefficients, which are the operator's.
+    /// Chooses a solver if these options leave that open: the stencil's own choice, unless this back end does not support it, or has
+    /// measured the operator's coefficients.
     fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
         Ok(stencil.choice(options))
     }
@@ -69,7 +69,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         stencil.nearest_box()
     }
 
-    /// Prepares the parts of a solver with these options, which leave nothing open: a device compiles all its kernels at once.
+    /// Prepares the parts of a solver with these options, which leave nothing open, so that a device compiles all its kernels at once.
     /// Other parts are prepared when they are needed.
     fn prepare(&self, _stencil: &S, _operator: &Arc<Self::Operator<f64>>, _options: &SolverOptions) -> Result<()> {
         Ok(())

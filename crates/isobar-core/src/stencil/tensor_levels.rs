@@ -1,5 +1,5 @@
-//! The levels of a tensor product, by coarsening on the host, and its vertical modes: what a back end supplies, and how they are put
-//! together.
+//! The levels of a tensor product, by coarsening on the host, and its vertical modes: the interface of a back end, and the hierarchy
+//! that it gives.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -84,7 +84,7 @@ impl Stencil for TensorProduct {
     }
 }
 
-/// Returns a column's coupling to sides, the total less the others.
+/// Returns a column's coupling to sides, the total minus the other couplings.
 fn rest(horizontal: &HorizontalField, n: usize) -> f64 {
     let beside = horizontal.west[n] + horizontal.east[n] + horizontal.south[n] + horizontal.north[n];
     let rest = horizontal.total[n] - beside;

@@ -158,10 +158,10 @@ impl Turns {
         self.y > 1 && layout.divides_ring()
     }
 
-    /// Fails where there is more than one copy.
+    /// Fails if there is more than one copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], naming what is not supported then.
+    /// [`Error::Unsupported`], naming `what`, which copies do not support.
     pub fn require_one(self, what: &str) -> Result<()> {
         if self.count() == 1 {
             return Ok(());

@@ -27,9 +27,9 @@ use crate::{Error, Precision, Ratio, Result, Scalar, Source, Target};
 ///
 /// Residuals are those of the system for u' (paper E's A u = b), times a constant.
 ///
-/// Storage besides the solver's: u; the previous state where steps extrapolate; s where there is one; the ones where
-/// they are first guesses; the coefficients of c M where volumes differ; two states for adaptive lengths. A step
-/// allocates no vector. On ranks arrays have a rank's own rows, or the whole grid.
+/// Storage besides the solver's: u; the previous state if steps extrapolate; s if there is one; the ones if they are first guesses; the
+/// coefficients of c M if volumes differ; two states for adaptive lengths. A step allocates no vector. On ranks arrays have a rank's own rows, or
+/// the whole grid.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
@@ -167,7 +167,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(())
     }
 
-    /// Changes the matrix to that of another step length, or another problem. A matrix that is refused leaves everything as it was.
+    /// Changes the matrix to that of another step length, or another problem. A matrix that is refused changes nothing.
     fn change(&mut self, heat: Option<Heat>, dt: f64) -> Result<()> {
         let (c, new) = (1.0 / (self.theta() * dt), heat.as_ref().unwrap_or(&self.heat));
         let mass = match (&self.mass, &new.mass) {

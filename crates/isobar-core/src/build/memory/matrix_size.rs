@@ -21,7 +21,7 @@ pub struct MatrixSize {
     pub strengths: [f64; 3],
     /// Whether x, y and z are periodic.
     pub is_periodic: [bool; 3],
-    /// The directions whose couplings cross, as far as it is known.
+    /// The directions whose couplings cross, if known.
     pub crossing: Crossing,
 }
 
@@ -90,9 +90,9 @@ impl From<&OwnOperator> for MatrixSize {
 }
 
 impl MatrixSize {
-    /// Returns the solver that such a matrix chooses where options leave it open, as [`Stencil::choice`]; of a stored matrix, if it is
-    /// symmetric. Coefficients decide for a tensor product ([`Method::Auto`]), and for diffusion, for which this is the choice that
-    /// takes more memory.
+    /// Returns the solver that such a matrix chooses if options leave it open, as [`Stencil::choice`] does; for a stored matrix, if it is
+    /// symmetric. Coefficients decide for a tensor product ([`Method::Auto`]), and for diffusion, for which this is the choice that takes more
+    /// memory.
     pub fn choice(&self) -> Choice {
         match self.kind {
             MatrixKind::TensorProduct => Choice { method: Method::Auto, ..Choice::cycles() },

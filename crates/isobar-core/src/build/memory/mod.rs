@@ -59,7 +59,7 @@ pub struct Memory {
 const DOUBLE: f64 = size_of::<f64>() as f64;
 const SINGLE: f64 = size_of::<f32>() as f64;
 
-/// Predicts the memory of a solver beside the matrix and the caller's arrays. `choice` is the matrix's own, for options that are left open.
+/// Predicts the memory of a solver besides the matrix and the caller's arrays. `choice` is the matrix's own, for options that are left open.
 pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, overhead: &Overhead) -> Result<Memory> {
     let (around, moves) = matrix.around(options, overhead.orientation);
     let copies = around.shape.cells() != matrix.shape.cells();
@@ -157,7 +157,7 @@ const HOST: usize = 0;
 const DEVICE: usize = 1;
 
 impl Count<'_> {
-    /// Adds what is kept from now on, and what is there only now.
+    /// Adds memory that is kept, and memory that is needed only at this moment.
     fn add(&mut self, place: usize, kept: f64, passing: f64) {
         let n = if self.overhead.is_apart { place } else { HOST };
         self.now[n] += kept;
@@ -169,7 +169,7 @@ impl Count<'_> {
         self.add(DEVICE, count * size * layout.len() as f64, 0.0);
     }
 
-    /// Adds coefficients in numbers of `size` bytes, with the workspace of passes and what they come through.
+    /// Adds coefficients in numbers of `size` bytes, with the workspace of passes and the buffer through which they are copied.
     fn operator(&mut self, values: f64, layout: &Layout, size: f64) {
         let [threads, cells] = self.overhead.threads;
         let chunks = threads.min(layout.len() / cells.max(1)).min(layout.shape().ny / 2).max(1) as f64;
@@ -316,9 +316,9 @@ impl Count<'_> {
         let setup = if self.overhead.galerkin == 0.0 { (4.5 * directions + 1.0) * ghosted } else { 0.0 };
         for (n, (shape, couplings)) in sizes.into_iter().enumerate() {
             let layout = Layout::new(shape)?;
-            // Bodies, the residual, two weights of each cell between coarse ones, and a product on its way.
+            // Strongly coupled aggregates, the residual, two weights of each cell between coarse ones, and the buffer of a product.
             self.vectors(4.5, &Layout::new(fine)?, size);
-            // Row sums, pivots and diagonals; b, u and what sweeps write to.
+            // Row sums, pivots and diagonals; b, u and the targets of sweeps.
             let vectors = 4.0 + self.overhead.vectors + if is_jacobi { more.max(1.0) } else { more };
             self.operator(couplings as f64 + vectors, &layout, size);
             self.add(HOST, 0.0, if n == 0 { setup } else { 0.75 * setup });

@@ -23,8 +23,8 @@ use steps::{Due, Full, Renewal, Rounded, Steps};
 /// α = ρ/σ,  β = ρ/ρ_before
 /// ```
 ///
-/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the preconditioner varies or is
-/// not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and Ye, 1999), which costs one more inner product.
+/// The update of u lags one iteration behind, which lets it share a pass with that of p. If the preconditioner varies or is not
+/// symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and Ye, 1999), which costs one more inner product.
 ///
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
@@ -33,8 +33,8 @@ use steps::{Due, Full, Renewal, Rounded, Steps};
 /// is rounded, so r drifts away from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
 /// does not slow convergence down (van der Vorst and Ye, 2000, for the idea of replacing residuals).
 ///
-/// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p where the operator does not advance it in place (CUDA),
-/// one for the norm ‖D^−½ r‖ where it is used, and one for b − A u where r is rounded.
+/// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p if the operator does not advance it in place (CUDA), one for the norm
+/// ‖D^−½ r‖ if it is used, and one for b − A u if r is rounded.
 pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     backend: B,
     form: Form,
@@ -300,7 +300,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
         }
         if !variable {
             if due == Some(Due::Both) && is_sound {
-                // The last r is rounding to a large part, and so would be an estimate by its z.
+                // The last r is mostly rounding, and so would be an estimate by its z.
                 steps.residual(b, u, r, UNUSED.of(scalars))?;
                 preconditioner.apply(r, z)?;
             }

@@ -33,7 +33,7 @@ pub const LOOSE: f64 = 0.1;
 pub const CANCELLED: f64 = 1e-3;
 /// The smallest D relative to the sum of diagonals.
 pub const NEGLIGIBLE: f64 = 1e-14;
-/// Couplings of one direction with smaller variation belong together.
+/// The ratio of two successive couplings of one direction below which there may be aggregates.
 pub const CONTRAST: f64 = 0.1;
 
 /// The strongly coupled aggregates of one θ: disjoint sets of cells.
@@ -184,7 +184,7 @@ fn are_strong<N: Real>(
 }
 
 impl<'a, N: Real> Joined<'a, N> {
-    /// Makes every cell an aggregate of its own.
+    /// Makes every cell an aggregate.
     fn apart(execute: &impl Execute, matrix: &'a Couplings<N>) -> Self {
         let Shape { nx, ny, nz } = matrix.grid.shape;
         Self {
@@ -254,7 +254,7 @@ impl<'a, N: Real> Joined<'a, N> {
                         let (own, other) = (largest_of(j, 0, k as isize), largest_of(to_j, dx, to_k));
                         *settled = !are_strong(c, own, other, thetas, &mut strong[1..], &mut new);
                         let to_k = to_k.rem_euclid(nz as isize) as usize;
-                        // Nothing is left to join where both cells are joined to the previous cells, and these to each other.
+                        // Nothing is left to join if both cells are joined to the previous cells, and these to each other.
                         let own = &along[j][k * (nx + 2) + 1..][..nx];
                         let other = &along[to_j][k_row(to_k, nx, dx)..][..nx];
                         let rows = new.iter_mut().zip(&strong[..nx]).zip(own.iter().zip(other));

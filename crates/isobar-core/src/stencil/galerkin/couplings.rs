@@ -99,7 +99,7 @@ impl Grid {
         (i + 2) as usize + self.row() * (k + 1) as usize
     }
 
-    /// Returns the plane beside plane j; none beyond a side.
+    /// Returns the neighbour of plane j in direction dy; none beyond a side.
     #[inline(always)]
     pub fn beside(&self, j: usize, dy: isize) -> Option<usize> {
         let (ny, to) = (self.shape.ny as isize, j as isize + dy);
@@ -249,7 +249,7 @@ impl<N: Real> Couplings<N> {
         }
     }
 
-    /// Returns the couplings at a stored offset of plane j, empty where there are none.
+    /// Returns the couplings at a stored offset of plane j, empty if there are none.
     #[inline(always)]
     pub(super) fn stored(&self, j: usize, n: usize) -> &[N] {
         let len = self.grid.plane();
@@ -416,7 +416,7 @@ impl<N: Real> Couplings<N> {
 /// and the number of these cells: directions of more than one cell where such couplings are on average at least a quarter
 /// of the strongest direction's, in z half. Unless it `halves_lines`, z comes after x and y have one cell.
 pub fn strong(grid: &Grid, couplings: [(f64, usize); 3], halves_lines: bool) -> Vec<Axis> {
-    /// Couplings with means up to this ratio count as equal.
+    /// The ratio up to which means of couplings count as equal.
     const ISOTROPIC: f64 = 4.0;
     /// The ratio for z, whose lines are solved exactly: halving it too is cheaper, but never necessary; where layers lie
     /// across it, with weak couplings on average, it costs iterations.

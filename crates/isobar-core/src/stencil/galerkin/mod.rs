@@ -9,8 +9,8 @@
 //! * [`product`] PᵀAP in one direction,
 //! * [`bodies`] strongly coupled aggregates of cells, whose constants are corrected in addition to the smoothing,
 //! * [`coarsest`] the inverse of the coarsest matrix,
-//! * [`setup`] all of this, as a back end supplies it,
-//! * [`sizes`] the grids of the levels and their numbers of couplings, before any of this.
+//! * [`setup`] these steps as an interface of back ends,
+//! * [`sizes`] the grids of the levels and their numbers of couplings, before the setup.
 //!
 //! `docs/notes/diffusion-multigrid.md` describes how the method was found and what each part is worth.
 

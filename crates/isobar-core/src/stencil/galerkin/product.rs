@@ -17,9 +17,9 @@ use super::weights::Weights;
 use crate::layout::Axis;
 use crate::real::Real;
 
-/// A diagonal of PᵀAP below this fraction of Σ P² d, over the fine cells of the coarse cell, is rounding: these cells are
-/// coupled only to each other, and only their constant is left, which is in the null space of A. The coarse cell is held: it has
-/// no couplings, and Σ P² d on its diagonal, so that its correction is negligible and does not spread.
+/// The fraction of Σ P² d, over the fine cells of the coarse cell, below which a diagonal of PᵀAP is rounding: these cells are
+/// coupled only to each other, and only their constant remains, which is in the null space of A. Such a coarse cell gets no
+/// couplings, and Σ P² d as its diagonal, so that its correction is negligible and does not spread.
 pub const COLLAPSED: f64 = 1e-13;
 
 /// Returns the offsets of PᵀAP's couplings, where A has those of `present` and a direction becomes that of `coarse`.
@@ -157,7 +157,7 @@ impl<N: Real> Making<'_, N> {
         }
     }
 
-    /// Returns the diagonal entry of the odd cell at a pair; 0 where there is none.
+    /// Returns the diagonal entry of the odd cell at a pair; 0 if there is none.
     fn odd_diagonal(&self, mut at: [usize; 3], pair: isize) -> N {
         let (odd, d) = (&self.weights.odd, self.axis() as usize);
         let count = odd.extents()[d];
@@ -299,7 +299,7 @@ struct Block<'a, N> {
 }
 
 impl<'a, N: Real> Block<'a, N> {
-    /// Returns E(2I + from, 2I + from + step), zeros where there are none.
+    /// Returns E(2I + from, 2I + from + step), zeros if there are none.
     #[inline(always)]
     fn e(&self, from: isize, step: isize) -> &'a [N] {
         let Self { making, scratch, row, mut across } = *self;
