@@ -12,7 +12,7 @@ use crate::helmholtz::HelmholtzSection;
 use crate::output::OutputSection;
 use crate::reader::{Problem, ReadError, Reader};
 
-/// Keys with more parts belong to values.
+/// The most parts of a key; longer ones belong to values.
 const DEEPEST: usize = 3;
 
 /// Returns every dotted key that a case may have.
@@ -29,7 +29,7 @@ pub(crate) fn keys() -> Vec<String> {
     found
 }
 
-/// Adds the keys below a path, or the path itself where it has none. `T` is the type of the path's section.
+/// Adds the keys below a path, or the path itself if it has none. `T` is the type of the path's section.
 fn add<T: DeserializeOwned>(path: &str, found: &mut Vec<String>) {
     let known = if path.split('.').count() < DEEPEST { known_below::<T>(path) } else { &[] };
     if known.is_empty() {

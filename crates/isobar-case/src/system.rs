@@ -96,7 +96,7 @@ impl LinearSystem {
         self.changed(coefficient, reaction, |_| Ok(()))
     }
 
-    /// Returns this diffusion problem with other coefficients, another reaction if given, and what a function changes in it.
+    /// Returns this diffusion problem with other coefficients, another reaction if given, and the changes that a function makes.
     ///
     /// # Errors
     /// See [`LinearSystem::with_coefficients`]; the errors of the function.

@@ -204,7 +204,7 @@ impl Values {
         }
     }
 
-    /// Returns the problem with these values for a key that takes numbers and files, and, if allowed, recipes, ratios and negative numbers.
+    /// Returns why these values do not suit a key that takes numbers and files, and, if allowed, recipes, ratios and negative numbers.
     pub(crate) fn misfit(&self, recipes: bool, ratios: bool, negative: bool) -> Option<String> {
         match self {
             Self::Number(value) if *value < 0.0 && !negative => {

@@ -74,7 +74,7 @@ fn solve_since(
     is_benchmark: bool,
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
-    // Files that one rank alone cannot read, before anything that all ranks do together.
+    // Reads the files that one rank alone may be unable to read, before anything that all ranks do together.
     let read = || {
         let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
         let assembled = assemble(&rows)?;

@@ -120,7 +120,7 @@ impl Cpu {
     }
 
     /// Divides the layers of a grid of one row among threads: calls `f(piece, first, one past the last)`, piece < [`MOST_PIECES`]. Pieces are
-    /// the same for any number of threads. A grid of several rows is one piece: threads have rows of their own.
+    /// the same for any number of threads. A grid of several rows is one piece: threads share its rows instead.
     pub(crate) fn for_each_piece(&self, layout: &Layout, layers: usize, f: impl Fn(usize, usize, usize) + Sync) {
         let pieces = pieces(layout, layers);
         self.for_each(pieces, |n| f(n, layers * n / pieces, layers * (n + 1) / pieces));

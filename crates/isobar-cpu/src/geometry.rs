@@ -119,17 +119,17 @@ impl<'a, T: Real> Geometry<'a, T> {
         (j * self.plane_len()) as isize
     }
 
-    /// Returns the plane beside plane j on one side, and its link; plane j itself where there is none.
+    /// Returns the neighbour of plane j on one side, and its link; plane j itself if there is none.
     pub(crate) fn plane_beside(&self, j: usize, north: bool) -> (usize, Link) {
         beside(j, self.layout.shape().ny, north, self.periodic[1])
     }
 
-    /// Returns the number of the plane beside plane j, −1 or the number of planes for a halo row; j itself where there is none.
+    /// Returns the number of the neighbour of plane j, −1 or the number of planes for a halo row; j itself if there is none.
     pub(crate) fn number_beside(&self, j: usize, north: bool) -> isize {
         self.start_beside(j, north).0 / self.plane_len() as isize
     }
 
-    /// Returns the start of the plane beside plane j, which may be a halo row, and its link; plane j itself where there is none.
+    /// Returns the start of the neighbour of plane j, which may be a halo row, and its link; plane j itself if there is none.
     fn start_beside(&self, j: usize, north: bool) -> (isize, Link) {
         let rows = self.layout.shape().ny;
         let is_end = if north { j + 1 == rows } else { j == 0 };
@@ -211,7 +211,7 @@ pub(crate) fn starts_by_parity(layout: &Layout, j: isize) -> [isize; 2] {
     if j % 2 == 0 { [red, black] } else { [black, red] }
 }
 
-/// Returns the neighbour of number n of `count` on one side, and its link; n itself where there is none.
+/// Returns the neighbour of number n of `count` on one side, and its link; n itself if there is none.
 #[inline(always)]
 pub(crate) fn beside(n: usize, count: usize, upper: bool, periodic: bool) -> (usize, Link) {
     let (inner, wrapped) = if upper { (n + 1 < count, 0) } else { (n > 0, count - 1) };

@@ -213,7 +213,7 @@ impl<T: Real, P: Planes<T>> Kernel<T> for Restrict<'_, T, P> {
             for k in planes.layers(coarse_k) {
                 let w = Window { k, columns: g.all_columns() };
                 for (h, tile) in &halves[..count] {
-                    // Where x is halved, coarse cell m consists of cells 2m and 2m + 1, of either colour.
+                    // If x is halved, coarse cell m consists of cells 2m and 2m + 1, of either colour.
                     let row = if is_halved || h.parity == 0 { &mut *even } else { &mut *odd };
                     add_row(simd, g, tile, h, w, what, &mut RowMut::new(simd, &mut row[..n]));
                 }

@@ -44,7 +44,7 @@ impl<B: Copy + Send + Sync> Blocks<B> {
     /// in their memory on NUMA machines.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where they cannot be allocated.
+    /// [`Error::OutOfMemory`] if they cannot be allocated.
     pub(crate) fn touched(
         cpu: &Cpu,
         count: usize,

@@ -11,7 +11,7 @@
 //! stage 2 a  a  a  a  b  b | b  b  a  a  a  a
 //! ```
 //!
-//! Each stage sees the same values for any number of chunks: results do not depend on it. Where y is periodic, the last plane
+//! Each stage sees the same values for any number of chunks: results do not depend on it. If y is periodic, the last plane
 //! precedes the first: another boundary. On a subdomain each end is a boundary too: there each stage waits for the neighbour's
 //! planes that it reads, and during the first of these exchanges the wavefront runs inside.
 

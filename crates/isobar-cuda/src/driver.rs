@@ -1,4 +1,4 @@
-//! The CUDA driver, with errors that say what to do.
+//! The CUDA driver, with errors that contain a remedy.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -319,7 +319,7 @@ impl Gpu {
 }
 
 impl Context {
-    /// Opens a GPU, with streams of its own.
+    /// Opens a GPU, with its own streams.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         start()?;
         let gpu = Gpu::get(ordinal)?;

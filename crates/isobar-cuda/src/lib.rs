@@ -14,8 +14,8 @@
 //! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
 //!   [`diffusion`] with generic kernels, a header and coefficients,
 //! * [`galerkin`]: Galerkin levels of diffusion,
-//! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library;
-//!   `part`: vectors on subdomains, `neighbour`: ranks beside them,
+//! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library; `part`: vectors on
+//!   subdomains, `neighbour`: neighbouring ranks,
 //! * [`direct`]: direct solves of separable matrices,
 //! * [`problem`]: diffusion problems whose coefficients are callers' arrays,
 //! * [`stored_matrix`]: stored matrices; [`aggregate`]: aggregates,

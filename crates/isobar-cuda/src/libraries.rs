@@ -70,7 +70,7 @@ impl<F: Functions> Loaded<F> {
         found.as_ref().map_err(|message| driver::error(message.clone()))
     }
 
-    /// Returns its version, and its description of a code by this function of its own.
+    /// Returns the library's version, and the description of a code by this function of the library.
     pub(crate) fn describe(&self, text: unsafe extern "C" fn(c_int) -> *const c_char, code: c_int) -> (String, String) {
         // SAFETY: the library returns a static string for every code.
         let what = unsafe { CStr::from_ptr(text(code)) }.to_string_lossy().into_owned();

@@ -1,9 +1,9 @@
 //! Kernels on a GPU.
 //!
-//! A kernel is compiled by itself, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver
-//! request those of their steps when they are made, so that they are compiled at the same time, and no others are. Machine code
-//! is loaded when all requested kernels are awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch.
-//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs. It stays loaded for later solvers of the process.
+//! A kernel is compiled separately, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver request those of
+//! their steps when they are made, so that these are compiled at the same time, and no others are. Machine code is loaded when all requested kernels are
+//! awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch. A kernel that is first requested while an iteration is
+//! noted (see [`crate::iterate`]) is loaded when that runs. It stays loaded for later solvers of the process.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

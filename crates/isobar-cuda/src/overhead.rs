@@ -1,4 +1,4 @@
-//! The memory that CUDA takes beside vectors and coefficients.
+//! The memory that CUDA takes besides vectors and coefficients.
 
 use isobar_core::build::Overhead;
 use isobar_core::stencil::orientation::Orientation;

@@ -80,7 +80,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Collects what every rank has, as much of it on each, one after another.
+    /// Collects on every rank what all ranks have, equally many bytes of each, one after another.
     fn all_gather_equal(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let mut all = vec![0; self.size() * mine.len()];
         self.all_gather(mine, &vec![mine.len(); self.size()], &mut all)?;

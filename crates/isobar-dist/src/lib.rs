@@ -4,10 +4,10 @@
 //! run the same solver on slabs of rows. The solver itself does not change: a step fills the halo rows that it reads, and its sums are
 //! those of all ranks.
 //!
-//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, or [`mpi`] between processes; [`together`] collective
+//! * [`Communicator`] the interface of a transport: [`threads`] of one process, or [`mpi`] between processes; [`together`] collective
 //!   operations,
 //! * [`Ranks`] a job as a back end uses it, [`Slabs`] the rows of each rank,
-//! * [`part`] what a back end offers, and how its halo rows are filled,
+//! * [`part`] the interface of a back end with subdomains, and how its halo rows are filled,
 //! * [`levels`] the levels of multigrid: divided while slabs are thick enough, then whole on every rank,
 //! * [`modes`] vertical modes, whose problems are divided among the ranks,
 //! * [`diffusion`] what `auto` chooses on ranks.

@@ -148,7 +148,7 @@ impl<V> Redivision<'_, V> {
 
 /// A direct link between the devices of several ranks. All ranks make the same calls in the same order.
 pub trait Link<B: PartBackend>: Send + Sync + 'static {
-    /// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
+    /// Fills the halo of a vector, for the given colours of the larger grid, with the neighbours' values.
     fn fill<T: Real>(&self, backend: &B, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()>;
 
     /// Replaces scalars by their sums over all ranks, added in the order of ranks.
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Parts of a grid, wherever they begin, hand over the right cells, and take them up in the right places.
+    /// Checks that subdomains of a grid, wherever they begin, send the right cells and store received ones in the right places.
     #[test]
     fn rows_and_edges_are_those_of_the_larger_grid() {
         let whole = Shape::new(9, 7, 3);

@@ -17,7 +17,7 @@ const DIRECTED: u32 = 8;
 #[derive(Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    /// A grid of multigrid that is divided in the same places as the finer one.
+    /// A grid of multigrid that is divided at the same rows as the finer one.
     coarser: Option<(Shape, Slabs)>,
 }
 
@@ -116,7 +116,7 @@ impl Ranks {
 pub struct Watched<'w>(&'w dyn Communicator);
 
 impl Watched<'_> {
-    /// Does something that may take any time, as a caller's function may.
+    /// Runs work that may take any time, as a caller's function may, without being reported to hang.
     pub fn pause<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.set_iterating(false);
         let result = work();

@@ -2,7 +2,7 @@
 
 use isobar_core::prelude::{Error, Result, Shape, Shares, Slab};
 
-/// The largest slab has at most so many times as many rows as it would have evenly.
+/// The largest ratio of the largest slab's rows to those of an even division.
 const UNEVENNESS: f64 = 1.2;
 /// A slab of fewer rows is not worth its exchanges.
 const FEWEST_ROWS: usize = 4;

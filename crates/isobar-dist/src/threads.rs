@@ -148,8 +148,8 @@ pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> 
     run_each(ranks.iter().map(|rank| (rank, rank.clone())), work)
 }
 
-/// Runs `work` for all ranks of a job at once, each with something of its own on a thread of its own, and returns what they
-/// return. The ranks may be used again, also after an error.
+/// Runs `work` for all ranks of a job at once, each with its own argument on its own thread, and returns their results. The
+/// ranks may be used again, also after an error.
 ///
 /// # Panics
 /// Panics as [`run`] does.
@@ -167,7 +167,7 @@ pub fn run_each<'r, I: Send, R: Send>(
     Ok(results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
 }
 
-/// Runs `work(n)` for the nth of all ranks of a job, each on a thread of its own: compiled once for all kinds of work.
+/// Runs `work(n)` for the nth of all ranks of a job, each on its own thread: compiled once for all kinds of work.
 fn run_numbered(ranks: &[&Threads], work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
     let first_error = Mutex::new(None);
     let run = |n: usize| {

@@ -1,6 +1,6 @@
 //! Files that appear complete or not at all.
 //!
-//! A file is written beside its target under a temporary name, flushed to the disk and renamed.
+//! A file is written next to its target under a temporary name, flushed to the disk and renamed.
 //! After any failure the temporary file is removed and an earlier target is unchanged. Only a process that is killed without
 //! notice (SIGKILL, a power cut) leaves its temporary behind, `.isobar-*.tmp`. On Linux, the next isobar process on the same machine that
 //! writes to that folder removes it. Temporaries of another machine, or from before a reboot, can be deleted by hand.

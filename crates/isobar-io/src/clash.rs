@@ -16,7 +16,7 @@ pub enum Clash {
     Inside,
 }
 
-/// Returns how writing a result to `output` would destroy `other`, or `None` where it is safe. Neither needs to exist yet.
+/// Returns how writing a result to `output` would destroy `other`, or `None` if it is safe. Neither needs to exist yet.
 /// Devices and pipes, such as `/dev/null`, take any number of results and never clash.
 pub fn clash(output: &Path, other: &Path) -> Option<Clash> {
     if is_stream(output) {

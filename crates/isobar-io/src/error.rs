@@ -26,7 +26,7 @@ pub enum Error {
         /// The output file, as the user wrote it.
         path: PathBuf,
     },
-    /// A folder stands where a file was to be written.
+    /// A folder is in the place of a file to be written.
     #[error("{path}: is a folder; name a file, for example {}", path.join("isobar.npy").display())]
     IsFolder {
         /// The folder.

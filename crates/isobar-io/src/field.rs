@@ -64,8 +64,8 @@ impl Mesh {
         }
     }
 
-    /// Returns the boundaries of the cells in one direction. If only centres are known, they are taken half-way between these, and the
-    /// outermost ones at the same distance on the other side of the first and last centre.
+    /// Returns the boundaries of the cells in one direction. If only centres are known, boundaries are taken half-way between them,
+    /// and the outermost ones at the same distance on the other side of the first and last centre.
     pub fn edges(&self, direction: usize) -> Cow<'_, [f64]> {
         let faces = &self.faces[direction];
         if !faces.is_empty() {

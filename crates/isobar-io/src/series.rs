@@ -31,7 +31,7 @@ impl Series {
     /// the next numbered file is written, or until a store is complete.
     ///
     /// # Errors
-    /// The errors of [`Series::begin`]; [`Error::NotContinuable`] if what is there is not a series that isobar wrote on this grid.
+    /// The errors of [`Series::begin`]; [`Error::NotContinuable`] if `path` is not a series that isobar wrote on this grid.
     pub fn resume(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize, until: f64) -> Result<Self> {
         Self::new(path, name, shape, mesh, most, Some(until))
     }

@@ -30,7 +30,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     begin(path).map(drop)
 }
 
-/// Begins a store beside its place.
+/// Begins a store next to its final place.
 fn begin(path: &Path) -> Result<NewFolder> {
     check_replaceable(path)?;
     NewFolder::begin(path)

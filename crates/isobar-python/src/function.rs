@@ -123,7 +123,7 @@ impl Function {
     /// Writes the solutions of A x = b to `out`. `fields` are the κ's, then c and the geometry's numbers if there are any.
     ///
     /// # Safety
-    /// All arrays are memory as described, which nobody else uses meanwhile; `out` shares none with the others.
+    /// All arrays must be memory as described, which nothing else uses meanwhile; `out` shares none with the others.
     pub(crate) unsafe fn solve(
         &self,
         fields: &[Batch],
@@ -197,7 +197,7 @@ impl Function {
         Ok(())
     }
 
-    /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed. Returns whether it has one for
+    /// Solves systems whose arrays are all on one GPU, where a solver detects whether its coefficients have changed. Returns whether it has a solver for
     /// this matrix.
     ///
     /// # Safety

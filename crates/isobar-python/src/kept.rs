@@ -53,7 +53,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns widths and sides on a GPU, made anew if their numbers differ from the last ones.
+    /// Returns widths and sides on a GPU, made again if their numbers differ from the last ones.
     pub(crate) fn form(
         &mut self,
         numbers: &[f64],
@@ -98,7 +98,7 @@ impl Kept {
     /// Solves systems with arrays on the host, with the coefficients of [`Kept::take`].
     ///
     /// # Safety
-    /// The arrays are memory as described; nobody else uses those to write, which share no memory with others.
+    /// The arrays must be memory as described; nothing else may use those to write, which share no memory with others.
     pub(crate) unsafe fn solve(
         &mut self,
         function: &Function,

@@ -235,7 +235,7 @@ pub(crate) unsafe fn answer(
     }
 }
 
-/// Tells XLA which version the handler follows; XLA refuses those that it does not support, and handlers without one.
+/// Reports to XLA which version the handler follows; XLA refuses those that it does not support, and handlers without one.
 fn describe(metadata: &mut Metadata, api: Option<&Api>) {
     if metadata.struct_size < offset_of!(Metadata, traits) + size_of::<u32>() {
         return;

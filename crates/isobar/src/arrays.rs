@@ -12,7 +12,7 @@ pub trait Input<'a> {
     fn source(self, shape: Shape) -> Result<Source<'a>>;
 }
 
-/// An array to write, and to read where it holds a first guess; the types are those of [`Input`].
+/// An array to write, and to read if it holds a first guess; the types are those of [`Input`].
 pub trait Output<'a> {
     /// Returns a view of this shape to write.
     ///

@@ -1,4 +1,4 @@
-//! Matrices on ranks: which may be divided, and whether all ranks have the same.
+//! This module divides matrices among ranks: which may be divided, and whether all ranks have the same.
 
 use std::sync::Arc;
 

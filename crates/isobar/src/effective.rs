@@ -103,7 +103,7 @@ pub struct Effective {
     /// The axis.
     pub axis: Axis,
     /// k of Q = k A Δu / L, with A the cross-section and L the length of the sample, computed from the energy of the solution,
-    /// whose error is the square of the solution's. It is 0 where no path leads from one side to the other.
+    /// whose error is the square of the solution's. It is 0 if no path leads from one side to the other.
     pub conductivity: f64,
     /// The mean of κ over `conductivity`: for pores with one κ = D, porosity · D / D_eff. Infinite where nothing flows.
     pub tortuosity: f64,
@@ -191,10 +191,10 @@ impl Sample {
     }
 
     /// Finds the effective conductivity along an axis by one solve, with u = 1 on its lower and u = 0 on its upper side and no
-    /// flow through the others, on the cells that are connected to both. `solution`, where it is given, receives u in C order, 0 in all
-    /// other cells; it is not written where nothing is connected.
+    /// flow through the others, on the cells that are connected to both. `solution`, if it is given, receives u in C order, 0 in all other
+    /// cells; it is not written if nothing is connected.
     ///
-    /// The flows and the energy follow from sums over the cells, r = b − A u being the residual and h the transmissibilities of the upper
+    /// The flows and the energy follow from sums over the cells, with r = b − A u the residual and h the transmissibilities of the upper
     /// side: Q_out = Σ h u, Q_in = Q_out + Σ r, 2E = Q_in − ⟨r, u⟩.
     ///
     /// # Errors
@@ -259,8 +259,8 @@ impl Sample {
         Ok(found)
     }
 
-    /// Returns the matrix of the cells that are connected to both sides of an axis, with fixed values on them, and their part of the
-    /// volume; nothing where there are none.
+    /// Returns the matrix of the cells that are connected to both sides of an axis, with fixed values on them, and their fraction of the
+    /// volume; nothing if there are none.
     fn matrix(&mut self, axis: Axis, device: &Device) -> Result<Option<(Diffusion, f64)>> {
         let Self { shape, spacing, open, porosity, conducting, .. } = self;
         let Some(open) = open else { return Ok(None) };
@@ -383,7 +383,7 @@ fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<
 }
 
 /// Returns whether some conductors reach neither side of an axis and none connects both: rounding may then lose a potential on which the
-/// result depends. Conductors are the cells whose coefficients are not [`LOST`] beside the largest.
+/// result depends. Conductors are the cells whose coefficients are not below [`LOST`] times the largest.
 fn has_lost_conductors(stencil: &Diffusion, axis: Axis) -> bool {
     let shape = stencil.shape();
     let largest_of = |at| Axis::ALL.iter().map(|&axis| stencil.half(axis, at)).fold(0.0, f64::max);
@@ -429,7 +429,7 @@ fn driven(stencil: &Diffusion, shape: Shape, axis: Axis) -> Vec<f64> {
     rhs
 }
 
-/// Returns whether the mask leaves a cell open.
+/// Returns whether the mask marks a cell as active.
 fn is_active(problem: &DiffusionProblem, n: usize) -> bool {
     problem.active.as_ref().is_none_or(|active| active[n])
 }

@@ -38,7 +38,7 @@ impl Ranks {
     /// The communicator is a number, as in Fortran; in C it is `MPI_Comm_c2f` of it. All of its ranks must call this. Messages
     /// use a duplicate of it, which is freed with the last solver on these ranks.
     ///
-    /// Where one rank fails all get its error, and the program continues. Ranks that hang are not detected. MPI with fewer
+    /// If one rank fails all get its error, and the program continues. Ranks that hang are not detected. MPI with fewer
     /// threads than `MPI_THREAD_SERIALIZED` is called from the thread alone that initialised it; with several threads a rank its
     /// calls then wait for each other a little longer.
     ///
@@ -180,7 +180,7 @@ impl Ranks {
         agree(&*self.world, mine)
     }
 
-    /// Fails on all ranks where one has other data than rank 0; `what` names the data in the message.
+    /// Fails on all ranks if one has other data than rank 0; `what` names the data in the message.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming that rank; a failure of MPI.

@@ -17,8 +17,8 @@ use crate::process::OfProcess;
 
 /// A solver of A u = b: a matrix, a method and a device, with all the memory that solving takes.
 ///
-/// It is made once and used for any number of right-hand sides; where the coefficients of the matrix change from one
-/// time step to the next, [`Solver::update`] changes them in place. It can be sent to another thread, and does not outlive a
+/// It is made once and used for any number of right-hand sides; if the coefficients of the matrix change from one time step to the next,
+/// [`Solver::update`] changes them in place. It can be sent to another thread, and does not outlive a
 /// `fork()`: in the new process every call fails with [`Error::Device`](crate::Error::Device).
 pub struct Solver {
     inner: OfProcess<Inner>,
@@ -249,8 +249,8 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.set_tolerance(tolerance))
     }
 
-    /// Gives the matrix the coefficients of another one that differs in nothing else: in place, without allocating or compiling. A
-    /// solver on a GPU makes nothing anew if no coefficient of a diffusion matrix has changed.
+    /// Replaces the coefficients by those of a matrix that differs in nothing else: in place, without allocating or compiling. A solver on a GPU
+    /// recomputes nothing if no coefficient of a diffusion matrix has changed.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, naming the difference; the errors of

@@ -1,4 +1,4 @@
-//! Cases as several threads assemble them: what one makes, and the errors it finds.
+//! Cases assembled by several threads: their arrays, and the errors that they find.
 
 use std::fs;
 

@@ -10,7 +10,7 @@ use crate::args::DevicesArgs;
 use crate::failure::in_flags;
 use crate::{Console, Result, SUCCESS, Stream, Table};
 
-/// Lists the devices and what else there is.
+/// Lists the devices and the libraries.
 ///
 /// # Errors
 /// A device fails while its bandwidth is measured.

@@ -142,7 +142,7 @@ pub(super) fn superscript(exponent: i32) -> String {
     exponent.to_string().chars().map(raised).collect()
 }
 
-/// The part of a range that values of the other sign must exceed for a scale of both signs.
+/// The fraction of a range that values of the other sign must exceed for a scale of both signs.
 const ROUNDING: f64 = 1e-6;
 
 /// A colour scale.

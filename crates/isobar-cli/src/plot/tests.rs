@@ -1,4 +1,4 @@
-//! The picture of fields and histories at the edges of what a solve gives.
+//! Tests of pictures of extreme fields and histories.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;

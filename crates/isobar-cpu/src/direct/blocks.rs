@@ -131,7 +131,7 @@ pub(super) struct AcrossRows<'a> {
     pub(super) starts: [usize; 2],
     /// The distance from a row to the next.
     pub(super) pitch: usize,
-    /// Whether there is a second pack of lines beside the first.
+    /// Whether there is a second pack of lines.
     pub(super) has_second: bool,
     pub(super) scratch: &'a mut [f64],
 }

@@ -119,7 +119,7 @@ impl<T: Real> Level27<T> {
         Ok(this)
     }
 
-    /// Takes the coefficients of a matrix on the same grid, with the same offsets.
+    /// Replaces the coefficients by those of a matrix on the same grid, with the same offsets.
     pub(super) fn update(&self, matrix: &Matrix) {
         match matrix {
             Matrix::Single(matrix) => self.set(matrix),
@@ -225,7 +225,7 @@ impl<T: Real> Level27<T> {
         self.start_of(j, i % 2) + (i / 2 + self.layout.pitch() * k) as isize
     }
 
-    /// Returns the plane beside another one, halo planes included.
+    /// Returns the neighbour of a plane in direction dy, halo planes included.
     #[inline(always)]
     pub(super) fn beside(&self, j: usize, dy: isize) -> Option<isize> {
         let ([before, after], to) = (self.layout.halo(), j as isize + dy);

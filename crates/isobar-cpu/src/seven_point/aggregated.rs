@@ -53,7 +53,7 @@ impl<T: Real> Kernel<T> for Subtract<T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes those that are not there.
+    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes the missing ones.
     fn expand_around(
         &self,
         j: usize,

@@ -55,7 +55,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             blas::fill(self.cpu(), T::ZERO, u);
             return Guess::Given;
         }
-        // The first and the last number of each half plane are multiplied by zero entries where their neighbours are rows at an
+        // The first and the last number of each half plane are multiplied by zero entries if their neighbours are rows at an
         // end of lines; old values there might be NaN.
         for half_plane in u.entries_mut().chunks_exact_mut(self.geometry().layout.half_plane()) {
             if let [first, .., last] = half_plane {
@@ -75,7 +75,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.on_lines(c, space, |space| Solve { h, r, z, space });
     }
 
-    /// Computes Σ (f − A u)² over the given colours of plane j; stores the residual where it is wanted, zero on the others.
+    /// Computes Σ (f − A u)² over the given colours of plane j; stores the residual if it is wanted, zero on the others.
     pub(crate) fn residual_plane<R: Real>(
         &self,
         c: &C,

@@ -24,7 +24,7 @@ const COARSE: [usize; 3] = [4, 2, 4];
 const MADE: usize = UPPER + 2;
 /// The most threads of a block.
 const MOST_THREADS: usize = 512;
-/// Bound of the shared memory beside a block's region.
+/// A bound of the shared memory outside a block's region.
 const OTHER_BYTES: usize = 8 << 10;
 
 /// The kernels of a level, and their launches.

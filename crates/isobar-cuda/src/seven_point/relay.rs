@@ -1,8 +1,8 @@
-//! Incomplete factorisation and triangular solves as a pipeline of subdomains: a subdomain starts when the row beside it is done, and then
-//! passes its own row to the next rank, through the host.
+//! Incomplete factorisation and triangular solves as a pipeline of subdomains: a subdomain starts when the neighbouring row is done, and
+//! then passes its own row to the next rank, through the host.
 //!
 //! A subdomain processes all its rows at once, so several GPUs take as long as one. It does this by a sweep over its own grid
-//! ([`super::whole_grid`]), after the contributions of the row beside it have been added to the right-hand side.
+//! ([`super::whole_grid`]), after the contributions of the neighbouring row have been added to the right-hand side.
 
 use isobar_core::operator::triangular::blocks_cross;
 use isobar_core::prelude::{Backend, Real, Result, Slab, lock};

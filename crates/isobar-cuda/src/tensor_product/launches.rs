@@ -231,7 +231,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         }
         match guess {
             Guess::Given => self.columns("line_sweep", vectors(arguments)),
-            // Rows beside it are not read, so streaming gains nothing.
+            // Neighbouring rows are not read, so streaming gains nothing.
             Guess::Zero if self.streams => self.resident("precondition", |_| vectors(arguments.with(1))),
             Guess::Zero => self.tiles("line_sweep_zero", 1, vectors(arguments)),
         }

@@ -1,4 +1,4 @@
-//! A library's functions, and what they are called with.
+//! This module loads a library's functions, and defines their constants and types.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;

@@ -122,7 +122,7 @@ impl<H: Handle> Communicator for Job<H> {
         let post = self.world.turn();
         // SAFETY: the slices stay borrowed until all is over, or the job is.
         let begun = unsafe { channel.start(messages, &mut started) };
-        // Letters are answered meanwhile.
+        // Liveness requests are answered meanwhile.
         drop(post);
         let result = begun.and_then(|()| {
             let done = caught(meanwhile);

@@ -78,7 +78,7 @@ pub struct Found {
 /// Finds the MPI that a job would use.
 ///
 /// # Errors
-/// [`Error::Device`](isobar_core::Error::Device) where none is found, or it cannot be used, saying why and what to do.
+/// [`Error::Device`](isobar_core::Error::Device) if none is found, or it cannot be used, with the reason and a remedy.
 pub fn find() -> Result<Found> {
     let (_, opened) = open()?;
     Ok(opened)

@@ -37,7 +37,7 @@ fn numbers(path: &Path) -> Vec<f64> {
     fs::read(path).unwrap().as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()
 }
 
-/// The metadata equals what zarr-python 3.1 and xarray 2026.9 read as a dataset.
+/// Checks that the metadata equals what zarr-python 3.1 and xarray 2026.9 read as a dataset.
 #[test]
 fn metadata_and_chunks_are_those_of_version_3() {
     let folder = tempfile::tempdir().unwrap();

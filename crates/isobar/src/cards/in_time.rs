@@ -136,7 +136,8 @@ mod tests {
         (iterations, [u, before], energy)
     }
 
-    /// Ranks that share a GPU take the steps of one, in a box closed in y, and with y periodic of an even and an odd number of rows.
+    /// Checks that ranks that share a GPU take the steps of one, in a box closed in y, and with y periodic of an even and an odd
+    /// number of rows.
     #[test]
     #[ignore = "needs a GPU"]
     fn steps_are_those_of_one_card() {

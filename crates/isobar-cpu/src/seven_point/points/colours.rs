@@ -63,7 +63,7 @@ impl<T: Real> Kernel<T> for HalfSweep<T> {
                     diagonal = diagonal + (below + above);
                 }
                 let old = out.get(i);
-                // Where D is zero, so is the relaxed value.
+                // If D is zero, so is the relaxed value.
                 out.set(i, rho.mul_add((sum - diagonal * old) * diagonal.reciprocal(), old));
             }
         }

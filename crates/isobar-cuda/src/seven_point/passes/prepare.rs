@@ -50,7 +50,8 @@ impl<T: Real> Passes<T> {
         }
     }
 
-    /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
+    /// Requests the compilation of the kernels of an operator of the same form in another number type, for multigrid by
+    /// points or by lines.
     pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) {
         let (cuda, layers) = (&self.cuda, self.layout.shape().nz);
         self.passes.expect(&[direction_kernel::<T>(is_single::<C>())]);
