@@ -25,8 +25,8 @@ const SLOW_BODIES: f64 = 60.0;
 
 /// Iterations in which the simple preconditioner of time steps must show its pace, and keep it from then on.
 const PROBE_SIMPLE: usize = 15;
-/// The number of iterations to the tolerance from which the pace is too slow: multigrid takes a dozen, one of which takes as long as one or two, and its setup as
-/// long as ten.
+/// The number of iterations to the tolerance from which the pace is too slow: multigrid takes a dozen, one of which takes as long as one
+/// or two, and its setup as long as ten.
 const SLOW_SIMPLE: f64 = 25.0;
 
 /// Iterations in which a solver that was chosen for other coefficients must show its pace, and keep it from then on; else the choice is examined again.
