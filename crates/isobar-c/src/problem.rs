@@ -193,7 +193,8 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         Some((ranks, ny)) => (Some(ranks), Shape { ny, ..own }),
         None => (None, own),
     };
-    if shape.cells() == 0 {
+    // The product of the extents may be too large for a number as long as the caller's rows are not checked.
+    if own.cells() == 0 || shape.ny == 0 {
         return Err(isobar::Error::shape("kappa", shape, "one cell or more").into());
     }
     let named = [("kappa", Some(kappa)), ("kappa_y", kappa_y), ("kappa_z", kappa_z), ("reaction", reaction)];

@@ -14,7 +14,7 @@ pub use crate::operator::{
     ModalTransfer, Operator, PointSmoother, Relaxation, ResidualUpdate, Sweep, Transfer, Triangular,
 };
 pub use crate::options::{
-    CoarseSolve, Compatibility, Count, CyclePrecision, Deflation, Form, JacobiOptions, Method, ModesOptions,
+    CoarseSolve, Compatibility, Count, CyclePrecision, Deflation, JacobiOptions, Method, ModesOptions,
     MultigridOptions, Norm, PointCycle, Preconditioner, Scheme, Smoother, SolverOptions, Start, StepGuess, Steps,
     Stripes,
 };

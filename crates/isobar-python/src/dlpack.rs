@@ -126,18 +126,23 @@ impl Borrowed {
     fn parts(&self) -> PyResult<Parts> {
         // SAFETY: alive until this object is dropped.
         let tensor = unsafe { self.tensor.as_ref() };
+        let damaged =
+            || PyBufferError::new_err("the DLPack tensor is damaged: its extents, strides or address are out of range");
         let kind = match (tensor.code, tensor.bits, tensor.lanes) {
             (FLOAT, 64, 1) => "f8",
             (FLOAT, 32, 1) => "f4",
-            (code, bits, _) => {
-                return Err(PyTypeError::new_err(format!(
-                    "elements of DLPack type {code} with {bits} bits; use float64 or float32"
-                )));
+            (code, bits, lanes) => {
+                // The names of the protocol's first codes; the later ones are narrow formats of machine learning.
+                let name = ["int", "uint", "float", "handle", "bfloat", "complex", "bool"].get(usize::from(code));
+                let name =
+                    name.map_or_else(|| format!("DLPack type {code} of {bits} bits"), |name| format!("{name}{bits}"));
+                let of = if lanes == 1 { String::new() } else { format!(" in vectors of {lanes}") };
+                return Err(PyTypeError::new_err(format!("elements of type {name}{of}; use float64 or float32")));
             }
         };
         let device = match tensor.device_type {
             CPU | CUDA_HOST => None,
-            CUDA | CUDA_MANAGED => Some(tensor.device_id as usize),
+            CUDA | CUDA_MANAGED => Some(usize::try_from(tensor.device_id).map_err(|_| damaged())?),
             other => return Err(PyTypeError::new_err(format!("DLPack device type {other}; use the CPU or CUDA"))),
         };
         let dimensions = usize::try_from(tensor.dimensions).unwrap_or(0);
@@ -145,10 +150,14 @@ impl Borrowed {
             // SAFETY: by the protocol, a null pointer or as many numbers as dimensions.
             (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data, dimensions) }.to_vec())
         };
-        let shape = list(tensor.shape).unwrap_or_default().into_iter().map(|n| n as usize).collect();
+        let shape = list(tensor.shape).unwrap_or_default().into_iter().map(|n| usize::try_from(n).ok()).collect();
         let size = if kind == "f8" { 8 } else { 4 };
-        let strides = list(tensor.strides).map(|strides| strides.into_iter().map(|n| n as isize * size).collect());
-        Ok((tensor.data as usize + tensor.byte_offset as usize, shape, strides, kind, device))
+        let in_bytes = |n: i64| isize::try_from(n).ok()?.checked_mul(size);
+        let strides = list(tensor.strides).map(|strides| strides.into_iter().map(in_bytes).collect::<Option<_>>());
+        let strides = strides.map(|strides| strides.ok_or_else(damaged)).transpose()?;
+        let offset = usize::try_from(tensor.byte_offset).ok();
+        let address = offset.and_then(|offset| (tensor.data as usize).checked_add(offset));
+        Ok((address.ok_or_else(damaged)?, Option::ok_or_else(shape, damaged)?, strides, kind, device))
     }
 
     /// Returns whether the protocol marks it as read-only.

@@ -45,7 +45,7 @@ fn an_unknown_choice_lists_what_there_is() {
     says(
         MINIMAL,
         &["solver.method=sor"],
-        &["solver.method", "available: auto, direct, multigrid, modes, jacobi, cg, cg-textbook, deflated-cg, bicgstab"],
+        &["solver.method", "available: auto, direct, multigrid, modes, jacobi, cg, deflated-cg, bicgstab"],
     );
     says("[problem]\nkind = \"helmholz\"", &[], &["x.toml:2:8", "did you mean \"helmholtz\"?"]);
 }

@@ -158,7 +158,6 @@ fn keys_without_use_are_noted() {
     let said = |sets: &[&str]| stdout(&run.run("solve", &overrides(sets)));
     for (method, key, note) in [
         ("multigrid", "solver.jacobi.relaxation=0.5", "solver.jacobi is not used by the method \"multigrid\""),
-        ("multigrid", "solver.form=textbook", "solver.form is not used by the method \"multigrid\""),
         ("direct", "solver.multigrid.pre=2", "solver.multigrid is not used by the method \"direct\""),
         ("cg", "solver.modes.sweeps=2", "solver.modes is not used by the method \"cg\""),
         (

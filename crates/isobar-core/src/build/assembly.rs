@@ -235,7 +235,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         if self.options.method == Method::Bicgstab {
             return Ok(Box::new(Bicgstab::new(operator, preconditioner)?));
         }
-        self.watching(Cg::deflated(self.options.form, operator, preconditioner, self.deflation()?)?)
+        self.watching(Cg::deflated(operator, preconditioner, self.deflation()?)?)
     }
 
     /// Makes conjugate gradients on an operator in precision R, with residuals in that of this matrix.

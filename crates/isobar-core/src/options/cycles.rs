@@ -1,6 +1,6 @@
 //! The precision of multigrid cycles inside another iteration.
 
-use super::{CyclePrecision, Form, Method, Preconditioner, SolverOptions};
+use super::{CyclePrecision, Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
 
 impl SolverOptions {
@@ -33,7 +33,6 @@ impl SolverOptions {
         self.has_single_multigrid()
             && self.precision == Precision::F64
             && self.method == Method::Cg
-            && self.form == Form::Fused
             && self.deflation.is_none()
     }
 }

@@ -74,25 +74,12 @@ impl Method {
     }
 }
 
-/// The form of a conjugate-gradient iteration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// Two passes over the grid (paper B, section 3.1).
-    #[default]
-    Fused,
-    /// One vector operation after another, as in a textbook; for comparison.
-    Textbook,
-}
-
 /// `[solver]`
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(into = "Section")]
 pub struct SolverOptions {
     /// The outer iteration.
     pub method: Method,
-    /// The form of conjugate gradients.
-    pub form: Form,
     /// Stop at ‖r‖ ≤ tolerance · ‖r₀‖ (or ‖b‖).
     pub tolerance: f64,
     /// The norm that the tolerance is relative to.
@@ -121,7 +108,6 @@ impl Default for SolverOptions {
     fn default() -> Self {
         Self {
             method: Method::default(),
-            form: Form::default(),
             tolerance: 1e-5,
             norm: Norm::default(),
             max_iterations: 500,
@@ -137,13 +123,13 @@ impl Default for SolverOptions {
     }
 }
 
-/// Methods by their names in case files; two names stand for conjugate gradients of another form.
+/// Methods by their names in case files; one of them stands for conjugate gradients with deflation.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct MethodName(&'static str);
 
 impl MethodName {
     const ALL: &'static [&'static str] =
-        &["auto", "direct", "multigrid", "modes", "jacobi", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
+        &["auto", "direct", "multigrid", "modes", "jacobi", "cg", "deflated-cg", "bicgstab"];
 }
 
 impl<'de> Deserialize<'de> for MethodName {
@@ -158,7 +144,6 @@ impl<'de> Deserialize<'de> for MethodName {
 #[serde(deny_unknown_fields)]
 struct Section {
     method: Option<MethodName>,
-    form: Option<Form>,
     tolerance: Option<f64>,
     norm: Option<Norm>,
     max_iterations: Option<usize>,
@@ -176,7 +161,6 @@ impl From<SolverOptions> for Section {
     fn from(options: SolverOptions) -> Self {
         Self {
             method: Some(MethodName(options.method_name())),
-            form: Some(options.form),
             tolerance: Some(options.tolerance),
             norm: Some(options.norm),
             max_iterations: Some(options.max_iterations),
@@ -197,20 +181,18 @@ impl<'de> Deserialize<'de> for SolverOptions {
         let section = Section::deserialize(deserializer)?;
         let default = Self::default();
         // Keys of other methods are ignored, so that a method can be tried by changing one key.
-        let (method, form, deflation) = match section.method.map_or("auto", |method| method.0) {
-            "direct" => (Method::Direct, None, None),
-            "multigrid" => (Method::Multigrid, None, None),
-            "modes" => (Method::Modes, None, None),
-            "jacobi" => (Method::Jacobi, None, None),
-            "cg" => (Method::Cg, None, None),
-            "cg-textbook" => (Method::Cg, Some(Form::Textbook), None),
-            "deflated-cg" => (Method::Cg, None, Some(section.deflation.unwrap_or_default())),
-            "bicgstab" => (Method::Bicgstab, None, None),
-            _ => (Method::Auto, None, section.deflation),
+        let (method, deflation) = match section.method.map_or("auto", |method| method.0) {
+            "direct" => (Method::Direct, None),
+            "multigrid" => (Method::Multigrid, None),
+            "modes" => (Method::Modes, None),
+            "jacobi" => (Method::Jacobi, None),
+            "cg" => (Method::Cg, None),
+            "deflated-cg" => (Method::Cg, Some(section.deflation.unwrap_or_default())),
+            "bicgstab" => (Method::Bicgstab, None),
+            _ => (Method::Auto, section.deflation),
         };
         Ok(Self {
             method,
-            form: form.or(section.form).unwrap_or(default.form),
             tolerance: section.tolerance.unwrap_or(default.tolerance),
             norm: section.norm.unwrap_or(default.norm),
             max_iterations: section.max_iterations.unwrap_or(default.max_iterations),
@@ -227,12 +209,11 @@ impl<'de> Deserialize<'de> for SolverOptions {
 }
 
 impl SolverOptions {
-    /// Returns the method's name in case files, which for conjugate gradients includes form and deflation.
+    /// Returns the method's name in case files, which for conjugate gradients includes deflation.
     pub fn method_name(&self) -> &'static str {
-        match (self.method, &self.deflation, self.form) {
-            (Method::Cg, Some(_), _) => "deflated-cg",
-            (Method::Cg, None, Form::Textbook) => "cg-textbook",
-            (method, ..) => method.name(),
+        match (self.method, &self.deflation) {
+            (Method::Cg, Some(_)) => "deflated-cg",
+            (method, _) => method.name(),
         }
     }
 
@@ -294,13 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn names_of_forms_stand_for_methods() {
+    fn a_method_name_may_include_deflation() {
         assert_eq!(read("{}"), SolverOptions::default());
-        let textbook = read(r#"{"method": "cg-textbook"}"#);
-        assert_eq!(
-            (textbook.method, textbook.form, textbook.method_name()),
-            (Method::Cg, Form::Textbook, "cg-textbook")
-        );
         let deflated = read(r#"{"method": "deflated-cg"}"#);
         assert_eq!((deflated.method, deflated.deflation.clone()), (Method::Cg, Some(Deflation::default())));
         assert_eq!(deflated.method_name(), "deflated-cg");
@@ -319,8 +295,8 @@ mod tests {
     fn what_is_written_is_read() {
         for text in [
             "{}",
-            r#"{"method": "cg-textbook", "preconditioner": {"kind": "block-ic", "block": 4}}"#,
-            r#"{"method": "deflated-cg", "form": "textbook", "deflation": {"coarse": "inverse"}}"#,
+            r#"{"method": "cg", "preconditioner": {"kind": "block-ic", "block": 4}}"#,
+            r#"{"method": "deflated-cg", "deflation": {"coarse": "inverse"}}"#,
             r#"{"method": "auto", "deflation": {"stripes": "bodies"}, "precision": "f32"}"#,
         ] {
             let options = read(text);

@@ -1,6 +1,6 @@
 //! Parts of the options that a solver does not use.
 
-use super::{Form, JacobiOptions, ModesOptions, MultigridOptions, Preconditioner, SolverOptions};
+use super::{JacobiOptions, ModesOptions, MultigridOptions, Preconditioner, SolverOptions};
 
 impl SolverOptions {
     /// Returns notes about sections that differ from their defaults although a solver with this method and this preconditioner, by their names in
@@ -15,12 +15,11 @@ impl SolverOptions {
     /// ```
     pub fn unused_parts(&self, method: &str, preconditioner: &str) -> Vec<String> {
         let is_either = |name: &str| method == name || preconditioner == name;
-        let is_krylov = ["cg", "cg-textbook", "deflated-cg", "bicgstab"].contains(&method);
+        let is_krylov = ["cg", "deflated-cg", "bicgstab"].contains(&method);
         // A preconditioner that is left open may be replaced by multigrid.
         let may_have_cycles = is_krylov && self.preconditioner == Preconditioner::Auto;
         let has_cycles = is_either("multigrid") || is_either("modes") || may_have_cycles;
         let parts = [
-            ("form", self.form != Form::default() && !["cg", "cg-textbook", "deflated-cg"].contains(&method)),
             ("multigrid", self.multigrid != MultigridOptions::default() && !has_cycles),
             ("modes", self.modes != ModesOptions::default() && !is_either("modes")),
             ("jacobi", self.jacobi != JacobiOptions::default() && method != "jacobi"),
@@ -42,8 +41,7 @@ mod tests {
 
     #[test]
     fn parts_of_other_methods_are_noted() {
-        let all =
-            r#"{"form": "textbook", "multigrid": {"pre": 2}, "modes": {"sweeps": 3}, "jacobi": {"relaxation": 0.5}}"#;
+        let all = r#"{"multigrid": {"pre": 2}, "modes": {"sweeps": 3}, "jacobi": {"relaxation": 0.5}}"#;
         let options: SolverOptions = serde_json::from_str(all).unwrap();
         let unused = |preconditioner, method: &str, used: &str| {
             let options = SolverOptions { preconditioner, ..options.clone() };
@@ -53,16 +51,16 @@ mod tests {
             parts.collect::<Vec<_>>().join(" ")
         };
         let (open, line) = (Preconditioner::Auto, Preconditioner::Line);
-        assert_eq!(unused(open, "direct", "none"), "form multigrid modes jacobi");
-        assert_eq!(unused(open, "multigrid", "none"), "form modes jacobi");
-        assert_eq!(unused(open, "modes", "none"), "form jacobi");
-        assert_eq!(unused(open, "jacobi", "none"), "form multigrid modes");
-        assert_eq!(unused(line, "cg-textbook", "line"), "multigrid modes jacobi");
+        assert_eq!(unused(open, "direct", "none"), "multigrid modes jacobi");
+        assert_eq!(unused(open, "multigrid", "none"), "modes jacobi");
+        assert_eq!(unused(open, "modes", "none"), "jacobi");
+        assert_eq!(unused(open, "jacobi", "none"), "multigrid modes");
+        assert_eq!(unused(line, "cg", "line"), "multigrid modes jacobi");
         assert_eq!(unused(open, "cg", "mic"), "modes jacobi");
         assert_eq!(unused(Preconditioner::Multigrid, "deflated-cg", "multigrid"), "modes jacobi");
-        assert_eq!(unused(Preconditioner::Modes, "bicgstab", "modes"), "form jacobi");
+        assert_eq!(unused(Preconditioner::Modes, "bicgstab", "modes"), "jacobi");
         let notes = options.unused_parts("bicgstab", "line");
-        assert_eq!(notes[0], "solver.form is not used by the method \"bicgstab\" with the preconditioner \"line\"");
+        assert_eq!(notes[0], "solver.modes is not used by the method \"bicgstab\" with the preconditioner \"line\"");
         assert!(SolverOptions::default().unused_parts("direct", "none").is_empty());
     }
 }

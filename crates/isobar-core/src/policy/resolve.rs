@@ -1,7 +1,7 @@
 //! This module resolves options: the user's, completed by a matrix's choice.
 
 use super::Choice;
-use crate::options::{CyclePrecision, Form, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions};
+use crate::options::{CyclePrecision, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions};
 use crate::{Error, Precision, Result};
 
 impl SolverOptions {
@@ -67,7 +67,7 @@ impl SolverOptions {
             this.preconditioner = Preconditioner::None;
         }
         if this.method != Method::Cg {
-            (this.deflation, this.form) = (None, Form::Fused);
+            this.deflation = None;
         }
         if this.method == Method::Direct {
             // Eigenvalues differ by more than the digits of single precision.

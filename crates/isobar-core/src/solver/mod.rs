@@ -1,6 +1,6 @@
 //! Iterations, written once over any back end.
 //!
-//! * [`cg`]: preconditioned conjugate gradients, fused and textbook,
+//! * [`cg`]: preconditioned conjugate gradients,
 //! * [`bicgstab`]: for non-symmetric operators,
 //! * [`multigrid`]: multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
 //! * [`jacobi`]: Jacobi's method, plain and hierarchical; `momentum`: the acceleration of its sweeps; [`batch`]: lines with a stopping

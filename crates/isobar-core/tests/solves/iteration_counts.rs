@@ -49,7 +49,6 @@ fn check_counts(geometry: Geometry, rhs: RhsKind, expected: [usize; 3]) {
 fn other_methods_converge() {
     let cg = methods()[0].clone();
     let mut variants: Vec<(&str, SolverOptions, usize)> = Vec::new();
-    variants.push(("textbook", SolverOptions { form: Form::Textbook, ..cg.clone() }, 43));
     let mut o = SolverOptions { method: Method::Cg, ..cg.clone() };
     o.preconditioner = Preconditioner::Multigrid;
     variants.push(("mg-cg", o.clone(), 4));

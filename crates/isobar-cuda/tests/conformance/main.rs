@@ -110,11 +110,11 @@ fn stored_matrices_in_iterations(cuda: &Cuda) {
     let stored = Supports::operator::<f64>(cuda, &matrix).unwrap();
     let blocks = cuda.lines(&matrix, &stored).unwrap().unwrap().solver;
     let free = Supports::operator::<f64>(cuda, &stencil).unwrap();
-    let textbook = |operator: Arc<dyn Operator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
-        Cg::new(Form::Textbook, operator, Box::new(Line(lines))).unwrap()
+    let cg = |operator: Arc<dyn Operator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
+        Cg::new(operator, Box::new(Line(lines))).unwrap()
     };
-    let mut explicit = textbook(stored, blocks);
-    let mut free = textbook(Arc::clone(&free) as _, free);
+    let mut explicit = cg(stored, blocks);
+    let mut free = cg(Arc::clone(&free) as _, free);
     for seed in [1, 2] {
         let b = noise(stencil.shape().cells(), seed);
         let (expected_history, expected) = twelve_iterations(cuda, &mut free, &b, &layout);

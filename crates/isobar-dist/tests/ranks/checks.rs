@@ -94,7 +94,6 @@ pub(crate) fn krylov() -> Vec<SolverOptions> {
         with(Preconditioner::Line),
         // Thin layers do not suit it.
         SolverOptions { max_iterations: 25, ..with(Preconditioner::Jacobi) },
-        SolverOptions { form: Form::Textbook, ..with(Preconditioner::Line) },
         SolverOptions { norm: Norm::Scaled, ..with(Preconditioner::Line) },
         // Rounding changes its count by one or two: a fixed number of iterations.
         SolverOptions { method: Method::Bicgstab, max_iterations: 8, ..with(Preconditioner::Line) },

@@ -1,11 +1,12 @@
 //! Paper A: matrix-free preconditioned conjugate gradients, compared with a stored matrix.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use isobar::grid::GridOptions;
 use isobar::internals::array::{ArrayView, ArrayViewMut};
-use isobar::internals::backend::{AggregateBackend, Backend, Ratio, Scalar, Sums};
+use isobar::internals::backend::{AggregateBackend, Backend, Iterations, Ratio, Scalar, Sums};
 use isobar::internals::bench::{self, upload_noise};
 use isobar::internals::layout::Layout;
 use isobar::internals::operator::{Direction, Guess, LineSolver, Operator, ResidualUpdate};
@@ -15,7 +16,6 @@ use isobar::internals::solver::cg::Cg;
 use isobar::internals::solver::monitor::Patience;
 use isobar::internals::solver::{Iteration, Monitor, Run, ignore};
 use isobar::internals::traffic::{self, Traffic};
-use isobar::options::Form;
 use isobar::stencil::{Lines, Stencil, StoredMatrix, Supports, TensorProduct};
 use isobar_cli::failure::{Failure, Result};
 
@@ -248,13 +248,9 @@ where
     let setup_stored = clock.elapsed().as_secs_f64();
 
     let kernels = time_kernels(backend, &layout, [&*stored, &*free], [&*stored_lines, &*free_lines])?;
-    let mut iteration = |form, operator, lines| {
-        let cg = Cg::new(form, operator, Box::new(Line(lines)))?;
-        iteration_seconds(backend, cg, &mut b, &mut u)
-    };
-    let explicit = iteration(Form::Textbook, stored, stored_lines)?;
-    let textbook = iteration(Form::Textbook, Arc::clone(&free), Arc::clone(&free_lines))?;
-    let interleaved = iteration(Form::Fused, free, free_lines)?;
+    let explicit = textbook_seconds(backend, &*stored, &*stored_lines, [&mut b, &mut u])?;
+    let textbook = textbook_seconds(backend, &*free, &*free_lines, [&mut b, &mut u])?;
+    let interleaved = iteration_seconds(backend, Cg::new(free, Box::new(Line(free_lines)))?, &mut b, &mut u)?;
     Ok(Measured {
         precision,
         bytes: size_of::<T>(),
@@ -306,6 +302,55 @@ fn time_kernels<B: Backend, T: Real>(
     ])
 }
 
+/// Measures an iteration of conjugate gradients in one vector operation after another.
+fn textbook_seconds<B: Backend, T: Real>(
+    backend: &B,
+    operator: &dyn Operator<B, T>,
+    lines: &dyn LineSolver<B, T>,
+    [b, u]: [&mut B::Vector<T>; 2],
+) -> Result<f64> {
+    const RHO: [Scalar; 2] = [Scalar::new(0), Scalar::new(1)];
+    const SIGMA: Scalar = Scalar::new(2);
+    const NORM: Scalar = Scalar::new(3);
+    let zeros = || backend.zeros::<T>(operator.layout());
+    let (mut r, mut z, mut p, mut q) = (zeros()?, zeros()?, zeros()?, zeros()?);
+    let mut scalars = backend.scalars()?;
+    let mut run = |count: usize| -> Result<f64> {
+        backend.synchronize()?;
+        let clock = Instant::now();
+        backend.clear(u)?;
+        backend.convert(b, &mut r)?;
+        lines.solve_lines(&r, &mut p)?;
+        backend.dot(&r, &p, RHO[0].of(&mut scalars))?;
+        let mut left = count;
+        backend.iterate(
+            Iterations::default(),
+            &mut scalars,
+            &mut |n, scalars| {
+                let [now, next] = [RHO[n % 2], RHO[(n + 1) % 2]];
+                operator.apply(&mut p, &mut q)?;
+                backend.dot(&p, &q, SIGMA.of(scalars))?;
+                let alpha = Ratio::new(now, SIGMA);
+                backend.axpy(alpha, &p, u, scalars)?;
+                backend.axpy(alpha.negated(), &q, &mut r, scalars)?;
+                lines.solve_lines(&r, &mut z)?;
+                backend.dot(&r, &z, next.of(scalars))?;
+                backend.dot(&r, &r, NORM.of(scalars))?;
+                backend.xpay(Ratio::new(next, now), &z, &mut p, scalars)
+            },
+            &mut |_| {
+                left -= 1;
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            },
+        )?;
+        backend.synchronize()?;
+        Ok(clock.elapsed().as_secs_f64() / count as f64)
+    };
+    run(1)?;
+    run(ITERATIONS)
+}
+
+/// Measures an iteration of conjugate gradients in fused steps.
 fn iteration_seconds<B: AggregateBackend, T: Real>(
     backend: &B,
     mut cg: Cg<B, T>,

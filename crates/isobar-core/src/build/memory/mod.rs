@@ -6,9 +6,7 @@
 
 mod matrix_size;
 
-use crate::options::{
-    Acceleration, CyclePrecision, Form, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions,
-};
+use crate::options::{Acceleration, CyclePrecision, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions};
 use crate::policy::Choice;
 use crate::policy::modes::single_suffices;
 use crate::precond::deflation::{self, Sizes};
@@ -209,10 +207,10 @@ impl Count<'_> {
         match options.method {
             Method::Bicgstab => self.vectors(bicgstab::VECTORS as f64, layout, size),
             Method::Cg => {
-                let [fused, norm] = [options.form == Form::Fused, options.norm == Norm::Scaled].map(f64::from);
+                let norm = f64::from(options.norm == Norm::Scaled);
                 let (residual, exact) = if options.rounds_residuals() { (inner, 1.0) } else { (size, 0.0) };
                 self.vectors(cg::RESIDUALS as f64 + norm, layout, residual);
-                self.vectors(1.0 + fused * more + exact, layout, size);
+                self.vectors(1.0 + more + exact, layout, size);
             }
             // The residual in both precisions, and elimination factors.
             Method::Multigrid if size > inner && !options.multigrid.smoother.begins_with_points() => {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::AggregateBackend;
-use crate::operator::{Direction, Operator, advance_direction_unfused};
-use crate::options::Form;
+use crate::operator::{Direction, Operator};
 use crate::precond::{Deflation, Preconditioner};
 use crate::traffic::{self, Traffic};
 use crate::{Backend, Real, Result, Sum};
@@ -30,12 +29,7 @@ pub(super) trait Steps<B: AggregateBackend, T: Real, S: Real>: Send {
     ) -> Result<()>;
 
     /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩
-    fn advance(
-        &mut self,
-        form: Form,
-        v: Direction<'_, Vector<B, T>, Vector<B, S>>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()>;
+    fn advance(&mut self, v: Direction<'_, Vector<B, T>, Vector<B, S>>, scalars: &mut B::Scalars) -> Result<()>;
 
     /// Computes z = M⁻¹ r of vectors of the operator's precision; `own` are the iteration's.
     fn precondition(
@@ -119,13 +113,10 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, T> for Full<B, T> {
         self.operator.residual(b, [u, r], norm)
     }
 
-    fn advance(&mut self, form: Form, v: Direction<'_, Vector<B, T>>, scalars: &mut B::Scalars) -> Result<()> {
+    fn advance(&mut self, v: Direction<'_, Vector<B, T>>, scalars: &mut B::Scalars) -> Result<()> {
         let Direction { u, p, mut next, z, q, alpha, beta, sigma } = v;
         let step = Direction { u, p: &mut *p, next: next.as_deref_mut(), z, q: &mut *q, alpha, beta, sigma };
-        match form {
-            Form::Fused => self.operator.advance_direction(step, scalars)?,
-            Form::Textbook => advance_direction_unfused(&*self.operator, step, scalars)?,
-        }
+        self.operator.advance_direction(step, scalars)?;
         match &mut self.deflation {
             Some(deflation) => deflation.project(next.unwrap_or(p), q, sigma.of(scalars)),
             None => Ok(()),
@@ -219,12 +210,7 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, f32> for Rounded<B, T> {
         self.operator.backend().convert(&self.exact, r)
     }
 
-    fn advance(
-        &mut self,
-        _: Form,
-        v: Direction<'_, Vector<B, T>, Vector<B, f32>>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    fn advance(&mut self, v: Direction<'_, Vector<B, T>, Vector<B, f32>>, scalars: &mut B::Scalars) -> Result<()> {
         self.operator.advance_direction_single(v, scalars)
     }
 
@@ -254,61 +240,5 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, f32> for Rounded<B, T> {
 
     fn vectors(&self) -> usize {
         1
-    }
-}
-
-/// Decides when a rounded residual is computed again: whenever its norm has fallen far since the last time. Rounding of r grows
-/// with the largest r since then, so that it stays a ten-thousandth of r.
-pub(super) struct Renewal {
-    /// The largest norm since the last time.
-    largest: f64,
-}
-
-/// The vectors that a residual replacement recomputes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
-    /// Recomputes the residual only; z, computed from the rounded r, is still accurate enough.
-    Residual,
-    /// Recomputes the residual and z, because r has fallen so far within one iteration that z is mostly rounding.
-    Both,
-}
-
-impl Renewal {
-    /// The fraction of the norm at which r is computed again.
-    const FALL: f64 = 1e-3;
-    /// The fraction at which z is, too.
-    const DEEP_FALL: f64 = 1e-4;
-
-    /// Begins with the norm of the first r, which is rounded too.
-    pub(super) fn new(norm: f64) -> Self {
-        Self { largest: norm }
-    }
-
-    /// Notes a norm, and returns the replacement that is due, if any.
-    pub(super) fn note(&mut self, norm: f64) -> Option<Due> {
-        self.largest = self.largest.max(norm);
-        let fraction = norm / self.largest;
-        if fraction < Self::FALL {
-            self.largest = norm;
-        }
-        match fraction {
-            _ if fraction < Self::DEEP_FALL => Some(Due::Both),
-            _ if fraction < Self::FALL => Some(Due::Residual),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn residuals_are_computed_again_when_they_have_fallen_far() {
-        let mut renewal = Renewal::new(1.0);
-        let norms = [2e-4, 1e-2, 30.0, 0.04, 0.02, 0.01, 3e-5, 1e-5, 9e-9, 1e-8, 1e-14];
-        let due: Vec<_> = norms.into_iter().filter_map(|norm| renewal.note(norm).map(|due| (norm, due))).collect();
-        let [residual, both] = [Due::Residual, Due::Both];
-        assert_eq!(due, [(2e-4, residual), (0.02, residual), (1e-5, residual), (9e-9, residual), (1e-14, both)]);
     }
 }
