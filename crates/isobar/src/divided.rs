@@ -23,7 +23,7 @@ pub(crate) fn require_same_system<S: OnRanks>(
     let own: Vec<f64> = fields.into_iter().flat_map(weighed).collect();
     let mut first = own.clone();
     world.broadcast(bytes_of_mut(&mut first))?;
-    // Machines may differ in the last digits of what they compute.
+    // Machines may differ in the last digits of their results.
     let is_same = own
         .as_chunks()
         .0

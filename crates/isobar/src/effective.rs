@@ -232,7 +232,7 @@ impl Sample {
             };
             let balance = solver.balance()?;
             let inflow = balance.outflow + balance.excess;
-            // Where little flows, b is large beside all flows, and so is a residual that is small beside b.
+            // If little flows, b is large compared with all flows, and so is a residual that is small compared with b.
             let error = CAUTION * outcome.energy_error.unwrap_or(0.0) / (inflow - balance.work).abs();
             iterations += outcome.iterations;
             if error <= options.tolerance || !outcome.converged() || tolerance <= LEAST_TOLERANCE {
@@ -274,7 +274,7 @@ impl Sample {
         let Conducting { stencil, volume, .. } = match conducting {
             Some(known) if is_current(known) => known,
             none => {
-                // Two of them would take memory.
+                // Two problems would need twice the memory.
                 *none = None;
                 let volume = match which.contains(&false) {
                     true => open.volume(&which, spacing),

@@ -43,7 +43,7 @@ impl Device {
         let Some(slabs) = self.slabs(size.shape)? else { return alone(size.shape) };
         let own = Shape { ny: slabs.largest(), ..size.shape };
         let part = alone(Shape { ny: own.ny + 2, ..own })?;
-        // The first level that every rank has whole, and all coarser ones.
+        // The first level that every rank holds completely, and all coarser ones.
         let coarser = |(slabs, shape): &(Slabs, Shape)| slabs.halved().zip(shape.halved());
         let mut levels = std::iter::successors(Some((slabs, size.shape)), coarser);
         let whole = levels.find(|(slabs, _)| !slabs.stay_divided());

@@ -73,7 +73,8 @@ __device__ __forceinline__ void small(Complex (&v)[8], bool back) {
 // The factor of the next stage.
 __host__ __device__ constexpr int radix_of(int rest) { return rest % 8 == 0 ? 8 : rest % 5 == 0 ? 5 : rest % 4 == 0 ? 4 : rest % 3 == 0 ? 3 : 2; }
 
-// Where a number is in shared memory: with a gap after eight, so that no bank is met twice. Along x neighbours in a line are neighbours, else pairs.
+// The place of a number in shared memory: with a gap after eight, so that no bank is accessed twice. Along x neighbours in a line are neighbours, else
+// pairs.
 constexpr int STRIDE = N + N / 8;
 __device__ __forceinline__ int at(int pair, int k) {
     int place = k + k / 8;

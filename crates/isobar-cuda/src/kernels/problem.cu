@@ -276,8 +276,8 @@ KERNEL(shift, __launch_bounds__(256))(const Form* of, const __grid_constant__ Ar
     of_cells(*of, arrays, [](long long kind, double tie, double) { return kind == ROBIN ? tie : 0.0; });
 }
 
-// Adds sources and wells to a right-hand side, or the indices of wells to a shift: of a source, its rate times the share of a cell in Σ κ_x Δz. One thread a
-// point. `arrays` are κ in x, y and z, and what is added to.
+// Adds sources and wells to a right-hand side, or the indices of wells to a shift: of a source, its rate times the share of a cell in Σ κ_x Δz. One thread
+// per point. `arrays` are κ in x, y and z, and the target.
 KERNEL(points, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<4> given, int is_shift) {
     await_previous();
     const Array* arrays = given.all;

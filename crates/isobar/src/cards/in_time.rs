@@ -53,7 +53,7 @@ impl Evolve for Marching {
         let (verdicts, observer) = (&Verdicts::default(), &Mutex::new(observer));
         let mut steps = self.parts.each(|part, rank| {
             let rank = rank.world.rank();
-            // However rank 0 ends, the others must not wait for it.
+            // The others must not wait for rank 0, however it ends.
             let _told = (rank == 0).then_some(Told(verdicts));
             part.work.step(&mut verdicts.observer(rank, observer))
         })?;
