@@ -38,7 +38,7 @@ fn add<T: DeserializeOwned>(path: &str, found: &mut Vec<String>) {
     known.iter().for_each(|key| add::<T>(&format!("{path}.{key}"), found));
 }
 
-/// Returns the keys that a table at this path may have; none where a value is no table.
+/// Returns the keys that a table at this path may have; none if a value is no table.
 fn known_below<T: DeserializeOwned>(path: &str) -> &'static [&'static str] {
     let text = format!("{path}.\"\" = 0");
     let section = path.split('.').next().unwrap_or(path);

@@ -180,7 +180,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns some of its rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer.
+    /// [`Error::Shape`] if it has fewer.
     pub fn part(&self, part: Slab) -> Result<Self> {
         check_part(self.shape, part)?;
         Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.first) })
@@ -245,7 +245,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
-    /// [`Error::Shape`] if an element would lie outside `data`; [`Error::Invalid`] where cells might share an element.
+    /// [`Error::Shape`] if an element would lie outside `data`; [`Error::Invalid`] if cells might share an element.
     pub fn from_origin(data: &'a mut [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
         let place = Place { origin, strides }.checked(data.len(), shape)?;
         if !place.is_apart(shape) {
@@ -291,7 +291,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Returns some of its rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer.
+    /// [`Error::Shape`] if it has fewer.
     pub fn into_part(self, part: Slab) -> Result<Self> {
         check_part(self.shape, part)?;
         Ok(self.with(part.shape(self.shape), self.place.at(part.first)))

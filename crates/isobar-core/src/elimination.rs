@@ -21,7 +21,7 @@ pub(crate) struct Elimination {
 }
 
 impl Elimination {
-    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing where a pivot is not positive.
+    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing if a pivot is not positive.
     pub(crate) fn new(sums: &[f64], couplings: &[(usize, usize, f64)]) -> Option<Self> {
         let n = sums.len();
         let mut neighbours = vec![Vec::new(); n];

@@ -158,7 +158,7 @@ struct Pool {
 impl Pool {
     const NEW: Self = Self { free: BTreeMap::new(), fresh: 0..0, kept: 0, used: 0, peak: 0 };
 
-    /// Takes a part, the smallest free one that suffices. Returns its first byte, and whether it is zero; nothing where there is no memory.
+    /// Takes a part, the smallest free one that suffices. Returns its first byte, and whether it is zero; nothing if there is no memory.
     fn take(&mut self, layout: Layout) -> Option<(usize, bool)> {
         let (size, align) = (part(layout), layout.align().max(LINE));
         let found = self.find(size, align);

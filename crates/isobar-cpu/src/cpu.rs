@@ -52,7 +52,7 @@ impl Cpu {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for 0 threads, [`Error::Device`] where they cannot be started.
+    /// [`Error::Invalid`] for 0 threads, [`Error::Device`] if they cannot be started.
     pub fn new(threads: usize) -> Result<Self> {
         if threads == 0 {
             return Err(Error::invalid("threads", "0 threads; use 1 or more"));

@@ -20,7 +20,7 @@ pub struct Edge<'a, T> {
 pub struct Handed<'a, T> {
     /// Whether subdomains compute in order from the first to the last; otherwise from the last to the first.
     pub upwards: bool,
-    /// The numbers that the next subdomain needs; empty where there is nothing to send.
+    /// The numbers that the next subdomain needs; empty if there is nothing to send.
     pub send: &'a [T],
     /// The buffer for what the previous subdomain has sent; empty if there is nothing to receive.
     pub receive: &'a mut [T],

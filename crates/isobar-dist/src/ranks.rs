@@ -60,7 +60,7 @@ impl Ranks {
     /// Returns how the rows of a grid with Galerkin levels are divided.
     ///
     /// # Errors
-    /// The errors of [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where a pair of rows is divided.
+    /// The errors of [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) if a pair of rows is divided.
     pub fn pairs_of_rows(&self, grid: Shape) -> Result<Slabs> {
         let slabs = self.slabs(grid)?;
         if slabs.halved().is_none() { Err(too_thin(grid.ny, self.size())) } else { Ok(slabs) }

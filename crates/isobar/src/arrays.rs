@@ -8,7 +8,7 @@ pub trait Input<'a> {
     /// Returns a view of this shape to read.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
+    /// [`Error::Shape`](crate::Error::Shape) if a slice has another length.
     fn source(self, shape: Shape) -> Result<Source<'a>>;
 }
 
@@ -17,7 +17,7 @@ pub trait Output<'a> {
     /// Returns a view of this shape to write.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
+    /// [`Error::Shape`](crate::Error::Shape) if a slice has another length.
     fn target(self, shape: Shape) -> Result<Target<'a>>;
 }
 

@@ -44,7 +44,7 @@ pub struct Sample {
     shape: Shape,
     /// Widths of cells in x, y and z.
     spacing: [Spacing; 3],
-    /// The open cells; nothing where no cell is open.
+    /// The open cells; nothing if no cell is open.
     open: Option<Open>,
     /// The means of κ and of 1/κ along x, y and z.
     means: [[f64; 2]; 3],
@@ -116,7 +116,7 @@ pub struct Effective {
     pub bounds: [f64; 2],
     /// |Q_in − Q_out| relative to the larger of them, the error of conservation. 0 where nothing flows.
     pub imbalance: f64,
-    /// The outcome of the solve; nothing where none was needed.
+    /// The outcome of the solve; nothing if none was needed.
     pub outcome: Option<Outcome>,
 }
 
@@ -372,7 +372,7 @@ impl Open {
     }
 }
 
-/// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing where it is not.
+/// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing if it is not.
 fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<String> {
     if error > tolerance {
         return Some(format!(

@@ -223,7 +223,7 @@ impl RawArray {
     /// Returns it as an array to write.
     ///
     /// # Errors
-    /// See [`RawArray::source`]; [`Error::Invalid`] where two elements share memory.
+    /// See [`RawArray::source`]; [`Error::Invalid`] if two elements share memory.
     ///
     /// # Safety
     /// While 'a lasts, all elements lie in memory of the given kind, which stays allocated, is initialised, and is read

@@ -313,7 +313,7 @@ impl Solver {
 /// Returns views of a right-hand side and a solution.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) where a slice has another length, naming the array.
+/// [`Error::Shape`](crate::Error::Shape) if a slice has another length, naming the array.
 fn pair<'a>(shape: Shape, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<(Source<'a>, Target<'a>)> {
     let rhs = rhs.source(shape).map_err(|error| error.of_array("the right-hand side"))?;
     Ok((rhs, u.target(shape).map_err(|error| error.of_array("the solution"))?))

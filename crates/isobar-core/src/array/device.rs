@@ -79,7 +79,7 @@ impl DeviceArray {
     /// Returns the layers from `first` to `last` of column (i, j).
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has no such layers.
+    /// [`Error::Shape`] if it has no such layers.
     pub fn column(self, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Self> {
         self.part([i, j, first], Shape::new(1, 1, last.saturating_add(1).saturating_sub(first)))
     }
@@ -87,7 +87,7 @@ impl DeviceArray {
     /// Returns the part of this shape that begins with a cell.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has no such cells.
+    /// [`Error::Shape`] if it has no such cells.
     pub fn part(self, at: [usize; 3], shape: Shape) -> Result<Self> {
         let [nx, ny] = self.period();
         let (given, there) = (shape.extents(), [nx, ny, self.shape.nz]);

@@ -53,7 +53,7 @@ impl<'a> Source<'a> {
     /// Returns some of its rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer; [`Error::Unsupported`] for an array on a device.
+    /// [`Error::Shape`] if it has fewer; [`Error::Unsupported`] for an array on a device.
     pub fn part(self, part: Slab) -> Result<Source<'a>> {
         match self {
             Self::F64(view) => Ok(view.part(part)?.into()),

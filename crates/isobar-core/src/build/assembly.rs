@@ -75,7 +75,7 @@ pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
 /// Builds the iteration of resolved options, in their precision.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where the stencil does not support it; the errors of the device.
+/// [`Error::Unsupported`] if the stencil does not support it; the errors of the device.
 pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -413,7 +413,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Ok(parts)
     }
 
-    /// Fails where the lines of the grid cannot be a batch.
+    /// Fails if the lines of the grid cannot be a batch.
     fn check_batch(&self) -> Result<()> {
         let Shape { ny, nz, .. } = self.stencil.shape();
         let ranks = self.backend.device().ranks;

@@ -41,7 +41,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.null_space.as_ref().is_some_and(NullSpace::is_floating)
     }
 
-    /// Computes the residual of the u that will be returned: with mean 0 where it must have that, and with the mean over the
+    /// Computes the residual of the u that will be returned: with mean 0 if it must have that, and with the mean over the
     /// copies of a periodic direction in all of them.
     pub(super) fn judge(&mut self) -> Result<f64> {
         if let Some(space) = &mut self.null_space {

@@ -58,7 +58,7 @@ impl Bounds {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Fails where b is not 0 in an active cell whose row of A is 0.
+    /// Fails if b is not 0 in an active cell whose row of A is 0.
     fn check_isolated(&self) -> Result<()> {
         let isolated = self.stencil.isolated();
         if isolated.is_empty() || self.options.compatibility == Compatibility::Project {

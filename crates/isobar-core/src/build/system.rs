@@ -107,7 +107,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
-    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than double.
+    /// See [`System::new`]; [`Error::Invalid`] if the options ask for multigrid cycles or for another precision than double.
     pub fn with_preconditioner(
         backend: &B,
         stencil: &S,
@@ -300,7 +300,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Solves A u = b with the b and u that are on the device; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where b or the residual of the first guess is not finite; the errors of the device.
+    /// [`Error::Invalid`] if b or the residual of the first guess is not finite; the errors of the device.
     pub fn solve_in_place(&mut self, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         let clock = Instant::now();
         let norms = self.norms(guess)?;

@@ -25,7 +25,7 @@ pub(crate) struct Nearest {
 /// factor an axis, shifts by their mean along lines. The result is positive definite: without any shift, a small one is added everywhere.
 ///
 /// # Errors
-/// [`Error::Invalid`] where no cell is open.
+/// [`Error::Invalid`] if no cell is open.
 pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
     let extents = shape.extents();

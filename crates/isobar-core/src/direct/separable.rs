@@ -47,7 +47,7 @@ impl Separable {
     /// Computes the eigenvectors of both transformed axes.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where an eigenproblem cannot be solved or the matrix has a negative pivot.
+    /// [`Error::Invalid`](crate::Error::Invalid) if an eigenproblem cannot be solved or the matrix has a negative pivot.
     pub fn bases(&self) -> Result<[Basis; 2]> {
         let [a, b] = &self.factors;
         let bases = [Basis::new(a)?, Basis::new(b)?];
@@ -55,7 +55,7 @@ impl Separable {
         Ok(bases)
     }
 
-    /// Fails where the matrix is not positive definite (up to a constant) though no shift is negative, or where it has a zero eigenvalue.
+    /// Fails if the matrix is not positive definite (up to a constant) though no shift is negative, or where it has a zero eigenvalue.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.

@@ -42,7 +42,7 @@ pub(crate) trait SeparableRows: Sync {
         [false; 2]
     }
 
-    /// Returns the shift of a cell without [`SeparableRows::fixed_sides`]; nothing where it is zero everywhere.
+    /// Returns the shift of a cell without [`SeparableRows::fixed_sides`]; nothing if it is zero everywhere.
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)>;
 
     /// Returns whether the shift is known to be a sum of numbers along each axis.

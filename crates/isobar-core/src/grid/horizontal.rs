@@ -32,7 +32,7 @@ impl HorizontalField {
     /// all with x fastest. The outermost faces are Dirichlet boundaries; a coupling of 0 there makes the side Neumann.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Invalid`] where lengths differ, |T| is not positive, or a coupling is negative or not finite.
+    /// [`Error::Shape`] or [`Error::Invalid`] if lengths differ, |T| is not positive, or a coupling is negative or not finite.
     pub fn from_faces(nx: usize, ny: usize, area: Vec<f64>, x_faces: &[f64], y_faces: &[f64]) -> Result<Self> {
         let lengths = [
             ("|T|", area.len(), nx * ny),

@@ -26,7 +26,7 @@ impl VerticalProfile {
     /// Checks and takes a profile.
     ///
     /// # Errors
-    /// [`Error::Invalid`] or [`Error::Shape`] where lengths differ, an entry is not finite, or a
+    /// [`Error::Invalid`] or [`Error::Shape`] if lengths differ, an entry is not finite, or a
     /// coupling leads out of the column.
     pub fn new(a: Vec<f64>, b: Vec<f64>, c: Vec<f64>, d: Vec<f64>) -> Result<Self> {
         let nz = a.len();

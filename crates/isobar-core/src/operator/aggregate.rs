@@ -67,7 +67,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// Sets x to 0 in inactive cells, those of no component.
     fn clear_inactive(&self, x: &mut B::Vector<T>) -> Result<()>;
 
-    /// Returns the connected components of the whole grid; nothing where all cells form one component with a shift.
+    /// Returns the connected components of the whole grid; nothing if all cells form one component with a shift.
     fn components(&self) -> Result<Option<Components>>;
 
     /// Restricts aggregates of the whole grid to the cells of this operator's vectors; they keep their numbers.

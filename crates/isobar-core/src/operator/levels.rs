@@ -55,7 +55,7 @@ pub trait LevelBackend: Backend {
     /// ones completely.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide a pair of cells of the finer grid.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if ranks divide a pair of cells of the finer grid.
     fn coarser(&self, _fine: Shape, _coarse: Shape, _is_small: bool) -> Result<Coarser<Self>> {
         Ok(Coarser { own: self.clone(), alone: None })
     }

@@ -120,7 +120,7 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         false
     }
 
-    /// Returns how many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a few numbers.
+    /// Returns how many vectors of coefficients a step of this operator reads; 0 if they are recomputed from a few numbers.
     fn coefficient_vectors(&self) -> f64 {
         0.0
     }

@@ -50,7 +50,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Prepares for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
     ///
     /// # Errors
-    /// See [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be separated.
+    /// See [`PointSmoother::prepare`]; [`Error::Unsupported`] if lines cannot be separated.
     fn prepare_lines(&self, _cycle: &PointCycle) -> Result<()> {
         Err(no_lines())
     }

@@ -139,7 +139,7 @@ impl SolverOptions {
     /// Returns the options for a preconditioner of the caller's own, whose outer iteration may be left open.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where they ask for multigrid cycles or for another precision than double.
+    /// [`Error::Invalid`] if they ask for multigrid cycles or for another precision than double.
     pub(crate) fn for_own_preconditioner(&self, is_symmetric: bool) -> Result<Self> {
         let mut options = self.clone();
         if options.method == Method::Auto {

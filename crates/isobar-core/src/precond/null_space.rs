@@ -52,7 +52,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// Finds the floating components, and the inactive cells.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where no cell is active; see [`crate::backend::Backend::zeros`].
+    /// [`Error::Invalid`] if no cell is active; see [`crate::backend::Backend::zeros`].
     pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>) -> Result<Self> {
         let scalars = operator.backend().scalars()?;
         let found = Found::new(&*operator, operator.components()?)?;
@@ -202,7 +202,7 @@ impl<B: AggregateBackend> Found<B> {
         let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
         let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
         let relative = if norm > 0.0 { total / norm } else { 0.0 };
-        // The unbalanced part relative to the sources of a component, or to all of b if there is only one; 0 where it is rounding of b.
+        // The unbalanced part relative to the sources of a component, or to all of b if there is only one; 0 if it is rounding of b.
         let share = |component: usize| {
             let (off, own) = (component_norm(component), norms.as_ref().map_or(norm, |norms| norms[component]));
             if own > 0.0 && off > UNJUDGED * norm { off / own } else { 0.0 }

@@ -133,7 +133,7 @@ impl DiffusionProblem {
         [0, 1, 2].map(|d| self.spacing[d].extent(extents[d]))
     }
 
-    /// Fails where the parts are inconsistent.
+    /// Fails if the parts are inconsistent.
     ///
     /// # Errors
     /// [`Error::Shape`] and [`Error::Invalid`], naming the key and the cell.

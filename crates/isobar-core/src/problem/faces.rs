@@ -34,7 +34,7 @@ impl FaceProblem {
     /// Makes a problem from conductances; see [`Diffusion::from_faces`].
     ///
     /// # Errors
-    /// See [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell is active.
+    /// See [`Diffusion::from_faces`]; [`Error::Invalid`] if no cell is active.
     pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
         let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
         let mut ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {

@@ -105,7 +105,7 @@ impl Heat {
     /// Makes K + c M.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::error::Error::Invalid) where c M overflows.
+    /// [`Error::Invalid`](crate::error::Error::Invalid) if c M overflows.
     pub fn shifted(&self, c: f64) -> Result<Diffusion> {
         let stiffness = &self.stiffness;
         let uniform = |volume: f64| {

@@ -35,7 +35,7 @@ pub struct Bands<T> {
     pub above: Vector<T>,
 }
 
-/// Fails where a vector has more entries than the indices of a stored matrix support.
+/// Fails if a vector has more entries than the indices of a stored matrix support.
 ///
 /// # Errors
 /// [`Error::Unsupported`]

@@ -75,7 +75,7 @@ impl Diffusion {
         self.components.known()
     }
 
-    /// Returns the connected components, or nothing where all cells form one component with a shift. They are searched for once, by
+    /// Returns the connected components, or nothing if all cells form one component with a shift. They are searched for once, by
     /// this matrix or a copy of it.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
         self.components.or_find(|| self.find_components(execute))
@@ -263,7 +263,7 @@ pub(crate) fn connected(
     AggregateMap::of_runs(shape, Arc::new(runs), ids.into(), count)
 }
 
-/// Makes the components of a matrix from its connected sets of active cells, or nothing where all cells are in components with a shift. `find` sets
+/// Makes the components of a matrix from its connected sets of active cells, or nothing if all cells are in components with a shift. `find` sets
 /// which cells of row j + ny k have a shift.
 fn components_of(
     execute: &impl Execute,

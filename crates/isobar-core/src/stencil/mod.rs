@@ -82,7 +82,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Fails where an iterative method is known to be wrong for the matrix.
+    /// Fails if an iterative method is known to be wrong for the matrix.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the number that causes it.
@@ -146,7 +146,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Returns the separable matrix nearest to this one.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// [`Error::Invalid`](crate::Error::Invalid) if no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
@@ -164,7 +164,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         true
     }
 
-    /// Fails where `new` differs in more than coefficients, which [`Supports::update`] cannot change.
+    /// Fails if `new` differs in more than coefficients, which [`Supports::update`] cannot change.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for another grid, [`Error::Invalid`](crate::Error::Invalid) naming any other

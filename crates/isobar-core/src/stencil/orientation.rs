@@ -33,13 +33,13 @@ pub struct Orientation {
     pub most_rows: usize,
     /// Whether incomplete factorisations gain by long rows as well.
     pub has_rows_of_factors: bool,
-    /// The time of a solve whose strongest couplings are not along z, where lines solve them, over that where they are; at most 1 where that is not known.
+    /// The time of a solve whose strongest couplings are not along z, where lines solve them, over that where they are; at most 1 if that is not known.
     pub strong_lines: f64,
 }
 
 impl Orientation {
     /// Returns the order in which a solver with these options has a grid's directions, which cross by `crossing()` and whose mean couplings are
-    /// `strengths()`; nothing where it is the caller's.
+    /// `strengths()`; nothing if it is the caller's.
     pub(crate) fn turns(
         self,
         shape: Shape,
@@ -133,7 +133,7 @@ impl Orientation {
         (best_time.is_finite() && own >= GAIN * best_time && is_worth_copies).then_some(*best)
     }
 
-    /// Returns the time that a cell takes; infinity where a grid is not supported.
+    /// Returns the time that a cell takes; infinity if a grid is not supported.
     fn time(self, Shape { nx, ny, nz }: Shape) -> f64 {
         /// Lines that threads do not share.
         const NOT_SHARED: f64 = 8.0;

@@ -11,7 +11,7 @@ pub struct Spread {
     pub least: f64,
     /// The smallest positive number; infinite if there is none.
     pub positive: f64,
-    /// 0 where there are no numbers.
+    /// 0 if there are no numbers.
     pub most: f64,
 }
 

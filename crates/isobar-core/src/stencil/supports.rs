@@ -88,7 +88,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// Puts a stencil on the device.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if it does not fit; the errors of the device.
     fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
     /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Returns whether a number may

@@ -48,7 +48,7 @@ impl TensorProduct {
     /// Makes an operator of its factors.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a diagonal block cannot be factorised (a column's tridiagonal matrix
+    /// [`Error::Invalid`] if a diagonal block cannot be factorised (a column's tridiagonal matrix
     /// must keep positive pivots for line relaxation).
     pub fn new(vertical: VerticalProfile, horizontal: HorizontalField) -> Result<Self> {
         Self::with_grid(vertical, horizontal, None)
@@ -100,7 +100,7 @@ impl TensorProduct {
     /// operator is then no longer symmetric: solve with BiCGStab or multigrid.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for operators that were not made from a grid; [`Error::Invalid`] where
+    /// [`Error::Unsupported`] for operators that were not made from a grid; [`Error::Invalid`] if
     /// ξ is not finite or so large that a column's pivots turn negative.
     pub fn with_advection(
         mut self,

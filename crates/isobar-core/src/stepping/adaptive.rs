@@ -47,7 +47,7 @@ impl<B: Backend> Control<B> {
 /// Returns the length of a step of at most `wanted`, and whether it leads to the end.
 ///
 /// # Errors
-/// [`Error::Invalid`] where it is too short to ever reach the end.
+/// [`Error::Invalid`] if it is too short to ever reach the end.
 pub(super) fn length(wanted: f64, time: f64, end: f64, tolerance: f64) -> Result<(f64, bool)> {
     if wanted < SHORTEST * end {
         let message = format!(

@@ -32,7 +32,7 @@ impl Form {
     /// Allocates an array of the grid's shape.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the GPU has too little memory.
+    /// [`Error::OutOfMemory`] if the GPU has too little memory.
     pub fn new_field<S: Real>(&self) -> Result<DeviceField> {
         let what = format!("a coefficient of {} cells", self.shape);
         let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;

@@ -169,7 +169,7 @@ impl<H: Handle> Mpi<H> {
         })
     }
 
-    /// Fails where a function has not returned MPI_SUCCESS; to be called while MPI runs.
+    /// Fails if a function has not returned MPI_SUCCESS; to be called while MPI runs.
     pub(super) fn check(&self, what: &str, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());

@@ -279,7 +279,7 @@ impl<N: Real> Couplings<N> {
         matrix
     }
 
-    /// Returns the least and the largest coupling of a seven-point matrix; 0 where a cell is inactive.
+    /// Returns the least and the largest coupling of a seven-point matrix; 0 if a cell is inactive.
     pub(super) fn extremes(&self, execute: &impl Execute) -> [f64; 2] {
         let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
         let mut extremes = vec![[f64::INFINITY, 0.0]; ny];

@@ -114,7 +114,7 @@ impl<N: Real> Making<'_, N> {
     /// Adds the cells of a row that have [`COLLAPSED`], with Σ P² d.
     ///
     /// With a and b the weights of coarse cell I in the odd cells before and after, its diagonal is d(2I) + a² d(2I−1) + b²
-    /// d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)), which is 0 where a and b are 1 and these cells are coupled only to each
+    /// d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)), which is 0 if a and b are 1 and these cells are coupled only to each
     /// other.
     #[inline(always)]
     fn find_collapsed(

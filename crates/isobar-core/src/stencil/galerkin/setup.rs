@@ -25,7 +25,7 @@ pub trait Setup {
     /// Makes P and PᵀAP with these directions halved, in their order.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if it does not fit; the errors of the device.
     fn coarsen(&self, matrix: Self::Matrix, axes: &[Axis]) -> Result<(Self::Weights, Self::Matrix)>;
 
     /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
