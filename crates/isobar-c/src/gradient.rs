@@ -120,7 +120,7 @@ struct Outputs<'a> {
     kappa_z: Option<&'a Array>,
     reaction: Option<&'a Array>,
     f: Option<&'a Array>,
-    /// For the conductances in x, y and z.
+    /// The derivatives with respect to the conductances in x, y and z.
     faces: [Option<&'a Array>; 3],
     shift: Option<&'a Array>,
     density: Option<Vec<f64>>,

@@ -6,7 +6,7 @@ use crate::status::{Failure, ISOBAR_BUSY, ISOBAR_INTERNAL, ISOBAR_OK, Result, co
 
 /// An object that one thread uses at a time.
 pub(crate) struct Exclusive<T> {
-    /// Its name in messages.
+    /// The handle's name in messages.
     name: &'static str,
     inner: Mutex<T>,
 }

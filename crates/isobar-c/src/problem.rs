@@ -22,7 +22,7 @@ use crate::together::{on_all, own_shape, whole_values};
 /// A linear system A u = b as data. It may be freed once a solver has been made from it.
 pub struct Problem {
     pub(crate) system: LinearSystem,
-    /// Whether κ in y is separate and κ in z is that in x, which the coefficients of `system` do not tell: they are three arrays then.
+    /// Whether κ in y is separate and κ in z is that in x. The coefficients of `system` do not show it, because they are then three arrays.
     pub(crate) z_follows_x: bool,
     /// The ranks among which the grid is divided.
     ranks: OnceLock<isobar::Ranks>,

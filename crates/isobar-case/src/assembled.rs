@@ -16,13 +16,13 @@ use crate::{DiffusionCase, Matrix, Result, RhsKind, Unknowns, Values, memory};
 /// A linear system A u = b with its grid; arrays in (z, y, x) C order.
 #[derive(Clone, Debug)]
 pub struct Assembled {
-    /// A, including the boundary conditions.
+    /// The matrix A, including the boundary conditions.
     pub matrix: Matrix,
-    /// b, including boundary values, sources and wells.
+    /// The right-hand side b, including boundary values, sources and wells.
     pub rhs: Vec<f64>,
     /// The exact solution at the cell centres, if known.
     pub exact: Option<Vec<f64>>,
-    /// Which cells are active; `None` means all.
+    /// The active cells; `None` means all.
     pub active: Option<Vec<bool>>,
     /// The positions of the cells, for files and plots.
     pub mesh: Mesh,
@@ -166,7 +166,7 @@ impl DiffusionCase {
             }
         }
         problem.reaction = match &section.reaction {
-            // It may be negative.
+            // The reaction may be negative, unlike other coefficients.
             Some(Values::File(path)) => Some(read_numbers("diffusion.reaction", path, shape)?),
             given => fill("diffusion.reaction", given, &[])?,
         };

@@ -205,7 +205,7 @@ pub(crate) fn read_options(document: &Document<'_>, apart: &[&str]) -> Result<So
     Ok(solver)
 }
 
-/// Returns notes about keys that another key leaves without use. Those of methods are known when a solver is made.
+/// Returns notes about keys that have no effect because of another key. Those of methods are known when a solver is made.
 fn unused(document: &Document<'_>, problem: &Problem, solver: &SolverOptions, guess: FirstGuess) -> Vec<String> {
     let mut notes = Vec::new();
     let kind = problem.rhs_kind();
@@ -223,7 +223,7 @@ fn unused(document: &Document<'_>, problem: &Problem, solver: &SolverOptions, gu
     notes
 }
 
-/// Largest case file; `/dev/zero` never ends. B
+/// The size of the largest case file, because reading `/dev/zero` never ends. B
 const LONGEST: u64 = 64 << 20;
 
 /// Reads a file, or its beginning if it is longer than [`LONGEST`].

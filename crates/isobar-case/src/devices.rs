@@ -19,9 +19,9 @@ const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 /// A device of this machine.
 #[derive(Debug)]
 pub struct Found {
-    /// Its name in options: `cpu`, `cuda:0`.
+    /// The device's name in options: `cpu`, `cuda:0`.
     pub device: String,
-    /// Its model.
+    /// The device's model.
     pub name: String,
     /// Memory in bytes: all of a GPU's, or the memory available to the processor without swapping.
     pub memory: Option<f64>,
@@ -65,7 +65,7 @@ pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Optio
 }
 
 /// Finds the libraries that are loaded at run time, and packs of compiled kernels for the GPUs. Returns the name of each with its version
-/// and path, or the reason why it is missing. What is missing for GPUs is listed only if there are `gpus`.
+/// and path, or the reason why it is not found. Libraries for GPUs that are not found are listed only if there are `gpus`.
 pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
     let of_cuda =
         |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());

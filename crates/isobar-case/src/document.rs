@@ -225,10 +225,10 @@ impl<'t> Document<'t> {
     }
 }
 
-/// Keys that may be a section or one value, and the key of the section that this value stands for.
+/// Keys that may be a section or one value, and the key of the section that this value sets.
 const SHORT: [(&str, &str); 2] = [("diffusion.boundary", "all"), ("solver.preconditioner", "kind")];
 
-/// Replaces a value that stands for a section by the section, so that further keys of it can be set.
+/// Replaces a value that is short for a section by the section, so that further keys of it can be set.
 fn expanded<'n, 't>(node: &'n mut Node<'t>, path: &str) -> &'n mut Node<'t> {
     if let Some((_, key)) = SHORT.iter().find(|(short, _)| *short == path)
         && !node.get_ref().is_table()

@@ -13,12 +13,12 @@ pub struct Error(String);
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error with this message, with control characters escaped.
+    /// Makes an error with this message, with control characters escaped.
     pub fn new(message: impl Into<String>) -> Self {
         Self(printable(&message.into()))
     }
 
-    /// An error in a file: `path: message`.
+    /// Makes an error in a file: `path: message`.
     pub fn at(path: &Path, message: impl fmt::Display) -> Self {
         Self::new(format!("{}: {message}", path.display()))
     }

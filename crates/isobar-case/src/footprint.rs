@@ -46,7 +46,8 @@ impl Footprint {
 const VALUE: f64 = 8.0;
 /// Memory of an idle program. B
 const PROGRAM: f64 = (20 << 20) as f64;
-/// Fewest and most cells of the vectors in a processor's bandwidth measurement: larger than its caches, but no larger than necessary.
+/// The fewest and the most cells of the vectors in a processor's bandwidth measurement: larger than its caches, but no larger than
+/// necessary.
 const COPIED: [f64; 2] = [(256 * 256 * 128) as f64, (512 * 512 * 128) as f64];
 
 impl Case {
@@ -143,9 +144,9 @@ impl Problem {
 
 /// Values per cell.
 struct Held {
-    /// Held by the system.
+    /// The values held by the system.
     system: f64,
-    /// Held by the inputs of the matrix.
+    /// The values held by the inputs of the matrix.
     assembly: f64,
     /// Whether there may be inactive cells.
     may_be_marked: bool,

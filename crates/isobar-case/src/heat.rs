@@ -293,7 +293,7 @@ impl HeatCase {
         Ok(Parts { heat, fingerprint, mesh, initial })
     }
 
-    /// The linear system of the first step.
+    /// Makes the linear system of the first step.
     pub fn assemble(&self) -> Result<Assembled> {
         let Parts { heat, mesh, initial, .. } = self.parts()?;
         let c = 1.0 / (self.section.scheme.theta() * self.steps.length(0));

@@ -1,4 +1,5 @@
-//! The keys of a case, for suggestions. Readers are asked: the error of an unknown key lists those that are known.
+//! This module lists the keys of a case, for suggestions. They come from the readers: the error of an unknown key lists
+//! the known ones.
 
 use isobar::grid::GridOptions;
 use isobar::options::SolverOptions;
@@ -11,7 +12,7 @@ use crate::helmholtz::HelmholtzSection;
 use crate::output::OutputSection;
 use crate::reader::{Problem, ReadError, Reader};
 
-/// Keys with more parts belong to values.
+/// The most parts of a key; longer ones belong to values.
 const DEEPEST: usize = 3;
 
 /// Returns every dotted key that a case may have.
@@ -28,7 +29,7 @@ pub(crate) fn keys() -> Vec<String> {
     found
 }
 
-/// Adds the keys below a path, or the path itself where it has none. `T` is the type of the path's section.
+/// Adds the keys below a path, or the path itself if it has none. `T` is the type of the path's section.
 fn add<T: DeserializeOwned>(path: &str, found: &mut Vec<String>) {
     let known = if path.split('.').count() < DEEPEST { known_below::<T>(path) } else { &[] };
     if known.is_empty() {
@@ -37,7 +38,7 @@ fn add<T: DeserializeOwned>(path: &str, found: &mut Vec<String>) {
     known.iter().for_each(|key| add::<T>(&format!("{path}.{key}"), found));
 }
 
-/// Returns the keys that a table at this path may have; none where a value is no table.
+/// Returns the keys that a table at this path may have; none if a value is no table.
 fn known_below<T: DeserializeOwned>(path: &str) -> &'static [&'static str] {
     let text = format!("{path}.\"\" = 0");
     let section = path.split('.').next().unwrap_or(path);

@@ -14,7 +14,7 @@ pub struct OutputSection {
     pub flux: Option<PathBuf>,
 }
 
-/// Reads `[output]` and checks that the problem has what is to be written.
+/// Reads `[output]` and checks that the problem has the results to be written.
 pub(crate) fn read_output(document: &Document<'_>, problem: &Problem, folder: &Path) -> Result<OutputSection> {
     let mut output: OutputSection = document.read("output")?;
     let Some(flux) = &mut output.flux else { return Ok(output) };

@@ -6,7 +6,7 @@
 pub struct Override {
     /// `KEY=VALUE`
     pub(crate) assignment: String,
-    /// Its name in messages.
+    /// The override's name in messages.
     pub(crate) shown: String,
 }
 

@@ -20,7 +20,7 @@ use crate::text::one_line;
 /// A key or value of the tree with its position.
 pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 
-/// Why a value cannot be read.
+/// The reason why a value cannot be read.
 #[derive(Debug)]
 pub(crate) struct ReadError {
     pub(crate) problem: Problem,

@@ -32,7 +32,7 @@ enum Origin {
     },
     Diffusion(Box<DiffusionProblem>),
     Faces(Box<FaceProblem>),
-    /// With its copy on the host, once something is computed there.
+    /// A problem on a GPU, with its copy on the host once something is computed there.
     OnGpu(Box<DeviceProblem>, Box<OnceLock<LinearSystem>>),
     Matrix,
 }
@@ -63,8 +63,8 @@ impl LinearSystem {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
-    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once, when derivatives, fluxes or time steps
-    /// are asked for, which are computed there.
+    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once derivatives, fluxes or time
+    /// steps are requested, which are computed there.
     pub fn from_device(problem: DeviceProblem) -> Result<Self> {
         Ok(Self {
             matrix: Matrix::Diffusion(problem.stencil()?),
@@ -96,7 +96,7 @@ impl LinearSystem {
         self.changed(coefficient, reaction, |_| Ok(()))
     }
 
-    /// Returns this diffusion problem with other coefficients, another reaction if given, and what a function changes in it.
+    /// Returns this diffusion problem with other coefficients, another reaction if given, and the changes that a function makes.
     ///
     /// # Errors
     /// See [`LinearSystem::with_coefficients`]; the errors of the function.

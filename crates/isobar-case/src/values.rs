@@ -19,7 +19,7 @@ use crate::{Error, Number, Result, memory};
 /// Values of all cells: a coefficient, a reaction, or a mask.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// The same everywhere.
+    /// One number for all cells.
     Number(f64),
     /// `{ file = "perm.npy" }`: shape (nz, ny, nx).
     File(PathBuf),
@@ -204,7 +204,7 @@ impl Values {
         }
     }
 
-    /// Returns the problem with these values for a key that takes numbers and files, and, if allowed, recipes, ratios and negative numbers.
+    /// Returns why these values do not suit a key that takes numbers and files, and, if allowed, recipes, ratios and negative numbers.
     pub(crate) fn misfit(&self, recipes: bool, ratios: bool, negative: bool) -> Option<String> {
         match self {
             Self::Number(value) if *value < 0.0 && !negative => {

@@ -14,12 +14,12 @@ pub struct Failure(String);
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// A failure with this message, with control characters escaped.
+    /// Makes a failure with this message, with control characters escaped.
     pub fn new(message: impl Into<String>) -> Self {
         Self(printable(&message.into()))
     }
 
-    /// A failure in a file: `path: message`.
+    /// Makes a failure in a file: `path: message`.
     pub fn at(path: &Path, message: impl fmt::Display) -> Self {
         Self::new(format!("{}: {message}", path.display()))
     }

@@ -18,7 +18,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Whether a signal is ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// While this guard exists, the first signal stops the solve instead of ending the process.
+/// A guard while which the first signal stops the solve instead of ending the process.
 #[must_use]
 pub struct Solving(());
 

@@ -74,7 +74,7 @@ fn solve_since(
     is_benchmark: bool,
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
-    // Files that one rank alone cannot read, before anything that all ranks do together.
+    // Reads the files that one rank alone may be unable to read, before anything that all ranks do together.
     let read = || {
         let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
         let assembled = assemble(&rows)?;
@@ -95,7 +95,7 @@ fn solve_since(
     let part_of = |values| ArrayView::c_order(values, part);
     if is_benchmark {
         let first = &mut solution.clone();
-        // It ends when kernels are warm.
+        // The observer ends it when kernels are warm.
         let _ = solver.solve_observed(
             part_of(&assembled.rhs)?,
             ArrayViewMut::c_order(first, part)?,

@@ -195,8 +195,8 @@ fn error_estimate(estimate: f64, residual: f64) -> String {
     text
 }
 
-/// Returns whether a run of so many seconds is compared with a plain copy, whose timing takes a tenth of a second. Ranks always are,
-/// since they time it together.
+/// Returns whether a run of this many seconds is compared with a plain copy, whose timing takes a tenth of a second. Ranks always
+/// are, since they time it together.
 pub fn is_worth_a_copy(has_ranks: bool, seconds: f64) -> bool {
     has_ranks || seconds >= 1.0
 }

@@ -10,7 +10,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these column headings.
+    /// Makes a table with these column headings.
     pub fn new<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> Self {
         Self { rows: vec![heads.into_iter().map(Into::into).collect()], words: vec![0] }
     }

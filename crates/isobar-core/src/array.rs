@@ -104,7 +104,7 @@ impl Place {
         Self { strides: order.map(|axis| self.strides[axis]), ..self }
     }
 
-    /// Returns whether each cell surely has an element of its own: each stride leads beyond all that smaller ones reach.
+    /// Returns whether each cell surely has an element of its own: each stride is larger than all that smaller strides reach.
     fn is_apart(self, shape: Shape) -> bool {
         let mut steps = shape.extents().into_iter().zip(self.strides).filter(|(n, _)| *n > 1).collect::<Vec<_>>();
         steps.sort_by_key(|(_, stride)| stride.unsigned_abs());
@@ -145,7 +145,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// # Errors
     /// [`Error::Shape`] if the last element would lie outside `data`.
     pub fn new(data: &'a [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        // A stride beyond isize leaves any slice.
+        // A stride beyond isize is outside any slice.
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
@@ -180,7 +180,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns some of its rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer.
+    /// [`Error::Shape`] if it has fewer.
     pub fn part(&self, part: Slab) -> Result<Self> {
         check_part(self.shape, part)?;
         Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.first) })
@@ -216,7 +216,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns the entries of a line in x, if they are contiguous.
     ///
     /// # Panics
-    /// Where there is no such line.
+    /// Panics if there is no such line.
     pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
         let start = self.place.inside(self.shape, [0, j, k]);
         (self.place.strides[0] == 1).then(|| self.data.slice(start..start + self.shape.nx))
@@ -225,7 +225,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns one entry.
     ///
     /// # Panics
-    /// Where there is no such cell.
+    /// Panics if there is no such cell.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
         self.data.get(self.place.inside(self.shape, [i, j, k]))
@@ -238,14 +238,14 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// # Errors
     /// See [`ArrayViewMut::from_origin`].
     pub fn new(data: &'a mut [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        // A stride beyond isize leaves any slice.
+        // A stride beyond isize is outside any slice.
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
     /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
-    /// [`Error::Shape`] if an element would lie outside `data`; [`Error::Invalid`] where cells might share an element.
+    /// [`Error::Shape`] if an element would lie outside `data`; [`Error::Invalid`] if cells might share an element.
     pub fn from_origin(data: &'a mut [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
         let place = Place { origin, strides }.checked(data.len(), shape)?;
         if !place.is_apart(shape) {
@@ -291,16 +291,16 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Returns some of its rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer.
+    /// [`Error::Shape`] if it has fewer.
     pub fn into_part(self, part: Slab) -> Result<Self> {
         check_part(self.shape, part)?;
         Ok(self.with(part.shape(self.shape), self.place.at(part.first)))
     }
 
-    /// Divides it into rows: each part may be written by a thread of its own.
+    /// Divides it into rows, so that each part may be written by another thread.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a row.
+    /// [`Error::Shape`] if it has fewer rows; [`Error::Invalid`] if parts share a row.
     pub fn into_parts(self, parts: &[Slab]) -> Result<Vec<Self>> {
         parts.iter().try_for_each(|&part| check_part(self.shape, part))?;
         let shared = |a: &Slab, b: &Slab| a.first < b.beyond && b.first < a.beyond;
@@ -310,7 +310,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Ok(parts.iter().map(|part| self.with(part.shape(self.shape), self.place.at(part.first))).collect())
     }
 
-    /// A view of some of its elements; the caller sees to it that no two of them are used at a time.
+    /// Makes a view of some of its elements; the caller must not use two that share an element at a time.
     fn with<'b>(&self, shape: Shape, place: Place) -> ArrayViewMut<'b, T>
     where
         'a: 'b,
@@ -367,7 +367,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Stores a line in x.
     ///
     /// # Panics
-    /// Where there are fewer values than cells.
+    /// Panics if there are fewer values than cells.
     pub fn set_line(&mut self, j: usize, k: usize, values: &[T]) {
         let (start, values) = (self.place.inside(self.shape, [0, j, k]), &values[..self.shape.nx]);
         if self.place.strides[0] == 1 {
@@ -381,7 +381,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Stores one entry.
     ///
     /// # Panics
-    /// Where there is no such cell.
+    /// Panics if there is no such cell.
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
         // SAFETY: an element of this view, which is borrowed to write.

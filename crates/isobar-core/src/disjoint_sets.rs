@@ -128,7 +128,7 @@ impl Joins<'_> {
             joins |= is_strong;
             parent.store(run, Ordering::Relaxed);
         }
-        // In a periodic direction.
+        // A periodic direction joins its last cell with its first one.
         let is_closed = strong[last] > 0 && self.join(first + last as u32, first);
         joins > 0 || is_closed
     }

@@ -26,10 +26,10 @@ const WIDTH: usize = 16;
 /// Rotations that are collected before they are applied to vectors in the cache.
 const ROTATIONS: usize = 1 << 14;
 
-/// Computes the eigenvalues and eigenvectors of a symmetric tridiagonal matrix with this diagonal and the n − 1 entries beside it;
-/// λ to some ε ‖A‖. Returns nothing where an entry is not finite.
+/// Computes the eigenvalues and eigenvectors of a symmetric tridiagonal matrix with this diagonal and the n − 1 entries next to
+/// it; λ to some ε ‖A‖. Returns nothing if an entry is not finite.
 ///
-/// They are the eigenvalues of A + σ = RᵀR, which is positive definite by Gershgorin's circles, less σ: see [`of_factor`].
+/// They are the eigenvalues of A + σ = RᵀR, which is positive definite by Gershgorin's circles, minus σ: see [`of_factor`].
 pub fn symmetric(diagonal: &[f64], beside: &[f64]) -> Option<Eigen> {
     let n = diagonal.len();
     let radius = |k: usize| if k > 0 { beside[k - 1].abs() } else { 0.0 } + beside.get(k).map_or(0.0, |b| b.abs());
@@ -53,15 +53,15 @@ pub fn symmetric(diagonal: &[f64], beside: &[f64]) -> Option<Eigen> {
 }
 
 /// Computes the eigenvalues and eigenvectors of RᵀR, R upper bidiagonal with this diagonal and the n − 1 entries above it. Returns
-/// nothing where an entry is not finite.
+/// nothing if an entry is not finite.
 ///
-/// They are the squares of the singular values of R and its right singular vectors, by implicit QR with shifts and, where a shift
-/// would destroy small values, without (Demmel and Kahan, 1990): every λ has a relative error of about n ε for the given R,
-/// however small it is beside the largest. Values take O(n²) operations, vectors about 6 n³, on all threads: 2 ms for n = 128, 45
-/// ms for 512.
+/// They are the squares of the singular values of R and its right singular vectors, by implicit QR with shifts, or without a shift
+/// if that would destroy small values (Demmel and Kahan, 1990): every λ has a relative error of about n ε for the given R, however
+/// small it is relative to the largest. Values take O(n²) operations, vectors about 6 n³, on all threads: 2 ms for n = 128, 45 ms
+/// for 512.
 ///
 /// # Panics
-/// Where there are not n − 1 entries above a diagonal of n.
+/// Panics if there are not n − 1 entries above a diagonal of n.
 pub fn of_factor(diagonal: &[f64], above: &[f64]) -> Option<Eigen> {
     assert_eq!(above.len() + 1, diagonal.len().max(1), "entries above a diagonal of {}", diagonal.len());
     let mut factor = Bidiagonal { d: diagonal.to_vec(), e: above.to_vec() };
@@ -116,15 +116,15 @@ impl Rotation {
     }
 }
 
-/// R, which converges to a diagonal matrix.
+/// The upper bidiagonal R, which converges to a diagonal matrix.
 struct Bidiagonal {
     d: Vec<f64>,
     e: Vec<f64>,
 }
 
 impl Bidiagonal {
-    /// Clears entries above the diagonal that are negligible beside a lower bound of the singular values, computed from one end or
-    /// the other; where there are none, returns that bound.
+    /// Clears entries above the diagonal that are negligible relative to a lower bound of the singular values, computed from one
+    /// end or the other; if there are none, returns that bound.
     fn split(&mut self, block: &Range<usize>) -> Option<f64> {
         let Self { d, e } = self;
         let mut is_split = false;
@@ -171,13 +171,13 @@ impl Bidiagonal {
         let (start, last) = (block.start, block.end - 1);
         let n = last - start;
         let largest = d[start..=last].iter().chain(&e[start..last]).fold(0f64, |most, x| most.max(x.abs()));
-        // From its end R is lower bidiagonal: rows and columns are exchanged.
+        // Read from its end, R is lower bidiagonal: rows and columns are exchanged.
         let d_at = |k: usize| if is_up { last - k } else { start + k };
         let e_at = |k: usize| if is_up { last - 1 - k } else { start + k };
         let shift = smallest_of_two(d[d_at(n - 1)], e[e_at(n - 1)], d[d_at(n)]);
         let first = d[d_at(0)];
         let mut rotations = Vec::with_capacity(n);
-        // Without a shift, where it would destroy small values or change nothing.
+        // No shift, if it would destroy small values or change nothing.
         if smallest * (100 * n) as f64 <= largest || (shift / first).powi(2) < f64::EPSILON {
             let (mut right, mut left) = (Rotation::NONE, Rotation::NONE);
             for k in 0..n {
@@ -244,7 +244,7 @@ impl Vectors {
         Self { panels, sweeps: Vec::new(), rotations: Vec::new() }
     }
 
-    /// Rotates rows `first` and the one below (above, if it goes up), then that and the next.
+    /// Rotates row `first` and the one below (above, if it goes up), then that and the next.
     fn rotate(&mut self, first: usize, is_up: bool, rotations: &[Rotation]) {
         self.sweeps.push((first, is_up, rotations.len()));
         self.rotations.extend_from_slice(rotations);

@@ -7,8 +7,8 @@ use std::mem;
 /// The factors A = (1 − R) D (1 − R)ᵀ in an order that keeps them sparse, for A with row sums s ≥ 0 and couplings c ≥ 0: A_kk =
 /// s_k + Σ c_kl, A_kl = −c_kl.
 ///
-/// Elimination carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985), so that every number is a sum of positive
-/// ones, without cancellation for any contrast.
+/// Elimination computes row sums besides couplings (Grassmann, Taksar and Heyman, 1985), so that every number is a sum of
+/// positive ones, without cancellation for any contrast.
 pub(crate) struct Elimination {
     /// The order of elimination.
     pub(crate) order: Vec<u32>,
@@ -21,7 +21,7 @@ pub(crate) struct Elimination {
 }
 
 impl Elimination {
-    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing where a pivot is not positive.
+    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing if a pivot is not positive.
     pub(crate) fn new(sums: &[f64], couplings: &[(usize, usize, f64)]) -> Option<Self> {
         let n = sums.len();
         let mut neighbours = vec![Vec::new(); n];

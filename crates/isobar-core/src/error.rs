@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The errors before, or instead of, a solve. Every message tells what was found and what would be accepted.
+/// The errors before, or instead of, a solve. Every message states what was found and what would be accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,12 +16,12 @@ pub enum Error {
         /// The fault, with numbers, and the remedy.
         message: String,
     },
-    /// Two things that must agree in shape do not.
+    /// The shapes of two arrays, or of an array and a grid, do not agree.
     #[error("{what}: found shape {found}, but {expected} is needed")]
     Shape {
         /// The offending array.
         what: String,
-        /// Its shape.
+        /// The shape that was found.
         found: String,
         /// The shape that is needed.
         expected: String,
@@ -50,7 +50,7 @@ pub enum Error {
     OutOfMemory {
         /// The object that was being made.
         what: String,
-        /// Bytes asked for.
+        /// The bytes that were requested.
         needed_bytes: u64,
         /// Bytes free.
         available_bytes: u64,
@@ -60,7 +60,7 @@ pub enum Error {
     Device {
         /// The device.
         device: String,
-        /// Its message, and the remedy.
+        /// The device's message, and the remedy.
         message: String,
     },
     /// Reading or writing failed.
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Fails where a shape or a length is not the one that is needed.
+    /// Fails if a shape or a length differs from the one that is needed.
     ///
     /// # Errors
     /// [`Error::Shape`]
@@ -115,7 +115,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// More consecutive digits than any count or size has: a floating-point number printed in full.
+/// The number of digits in a row that only a floating-point number printed in full has, no count or size.
 const MANY_DIGITS: usize = 25;
 
 /// Shortens numbers of hundreds of digits in a message like a [`Number`].

@@ -18,7 +18,7 @@ pub trait Execute: Sync {
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
 }
 
-/// One item after the other.
+/// Runs one item after the other on the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Serial;
 
@@ -52,8 +52,8 @@ fn on_threads<X: Send>(items: &mut [X], f: &(dyn Fn(usize, &mut X) + Sync)) {
     }
 }
 
-/// Returns the team for callers outside of any; nothing where no threads can be started. A forked process has none of its parent's
-/// threads, and starts its own.
+/// Returns the team for callers outside of any; nothing if no threads can be started. A forked process has none of its parent's threads,
+/// and starts its own.
 fn all_cores() -> Option<Team> {
     static ALL: Mutex<Option<Team>> = Mutex::new(None);
     let mut all = team::lock(&ALL);
@@ -63,7 +63,7 @@ fn all_cores() -> Option<Team> {
     all.clone()
 }
 
-/// Elements of an array that a thread takes at a time.
+/// The elements of an array that a thread takes at a time.
 pub(crate) const PIECE: usize = 1 << 16;
 
 /// Calls `f(first, piece)` for all pieces of an array, `first` being the place of the piece.
@@ -113,7 +113,7 @@ pub fn find_wrong<X: Copy + Sync>(
     map_pieces(execute, all, of_piece).into_iter().flatten().next()
 }
 
-/// Returns the first of what `f(rows)` finds in some of `count` rows of `nx` elements; not all rows after a find are searched.
+/// Returns the first of the results of `f(rows)` for some of `count` rows of `nx` elements; not all rows after a find are searched.
 pub(crate) fn find_in_rows<R: Send>(
     execute: &impl Execute,
     count: usize,
@@ -187,7 +187,7 @@ pub(crate) fn rows<X: Copy + Default + Send>(
     all
 }
 
-/// Fails where no array of this many numbers can be allocated, which would end the process.
+/// Fails if no array of this many numbers can be allocated, which would end the process.
 ///
 /// # Errors
 /// [`Error::Invalid`]
@@ -195,7 +195,7 @@ pub(crate) fn require_room(cells: usize) -> crate::Result<()> {
     Vec::<f64>::new().try_reserve_exact(cells).map_err(|_| no_room(cells))
 }
 
-/// The error where no memory can be allocated for a number for each of these cells.
+/// Returns the error if no memory can be allocated for a number for each of these cells.
 pub(crate) fn no_room(cells: usize) -> Error {
     Error::invalid("array", format!("{cells} cells, for which no memory can be allocated; use a smaller grid"))
 }
@@ -240,7 +240,7 @@ pub(crate) fn shared(
     unsafe { shared_array(count, |room| set_rows(execute, room, nx, f)) }.0
 }
 
-/// Makes a shared array whose blocks of zeros `f(first, block)` sets in place, and collects what `f` returns, in order.
+/// Makes a shared array whose blocks of zeros `f(first, block)` sets in place, and collects the results of `f`, in order.
 pub(crate) fn shared_blocks<R: Send>(
     execute: &impl Execute,
     count: usize,

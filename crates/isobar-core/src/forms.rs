@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpect
 /// A value that is not written as a list, or not as a table.
 type Never = ();
 
-/// The forms in which an option of type V may be written: a word, a number, a list of type L, a table of type M. A form that is
-/// not set is an error which says what is expected.
+/// The forms in which an option of type V may be written: a word, a number, a list of type L, a table of type M. A form without
+/// a reader is an error that lists the valid ones.
 ///
 /// ```
 /// use isobar_core::forms::Forms;
@@ -29,15 +29,15 @@ pub struct Forms<V, L = Never, M = Never> {
     pub expected: &'static str,
     /// Reads a word; nothing for one that is not known.
     pub word: fn(&str) -> Option<V>,
-    /// All words, for a message about one that is not known.
+    /// The valid words, for the message about an unknown one.
     pub names: &'static [&'static str],
     /// Reads a whole number, 0 or more.
     pub whole: fn(usize) -> Option<V>,
     /// Reads any number, also a whole one.
     pub number: fn(f64) -> Option<V>,
-    /// Reads a list, or says what is wrong with it.
+    /// Reads a list, or returns what is wrong with it.
     pub list: Option<fn(L) -> Result<V, String>>,
-    /// Reads a table, or says what is wrong with it.
+    /// Reads a table, or returns what is wrong with it.
     pub table: Option<fn(M) -> Result<V, String>>,
 }
 
@@ -55,7 +55,7 @@ impl<V, L, M> Forms<V, L, M> {
     /// Reads a value in any of the forms.
     ///
     /// # Errors
-    /// A value in another form, and what the forms themselves find wrong.
+    /// A value in another form, and the errors of the forms themselves.
     pub fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<V, D::Error>
     where
         L: Deserialize<'de>,

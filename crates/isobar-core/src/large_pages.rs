@@ -13,21 +13,22 @@ const LARGE_PAGE: usize = 2 << 20;
 
 /// Bytes of an ordinary page.
 const PAGE: usize = 4 << 10;
-/// Smaller allocations are the system allocator's.
+/// The smallest allocation in large pages; smaller ones are left to the system's allocator. B
 const LEAST: usize = 16 << 10;
-/// Larger ones are mappings of their own; those between are parts of regions.
+/// The largest part of a region; larger allocations are mappings of their own. B
 const MOST: usize = 64 << 20;
-/// Bytes of a region, of which only those pages take memory that have been touched.
+/// The bytes of a region, of which only pages that have been touched take memory.
 const REGION: usize = 256 << 20;
 /// Parts begin at multiples of this.
 const LINE: usize = 64;
-/// Freed parts of up to this many bytes in all are always kept for reuse.
+/// The free parts that are always kept for reuse. B
 const KEPT: usize = 64 << 20;
-/// More are kept as long as bytes in use and kept bytes are together no more than were in use before, at most this many: a setup spends a
-/// third of its time, and on some virtual machines most of it, on pages that the system has to clear again.
+/// The limit of kept bytes above `KEPT`: more are kept as long as used and kept bytes together do not exceed the former maximum of used
+/// ones. A setup spends a third of its time, and on some virtual machines most of it, on pages that the system has to clear again.
 const MOST_KEPT: usize = 1 << 30;
 
-/// An allocator for programs that solve on CPUs: on Linux, what takes 16 KiB or more lies in large pages, and freed parts are used again.
+/// An allocator for programs that solve on CPUs: on Linux, allocations of 16 KiB or more lie in large pages, and freed parts are used
+/// again.
 ///
 /// A setup writes to tens of thousands of ordinary pages for the first time, which takes as long as half of its computation, and sweeps
 /// over many arrays at once would wait for the translation of addresses. The command and the libraries for Python and C have this
@@ -116,7 +117,7 @@ pub(crate) fn zeros<X: Clone + Default>(count: usize) -> Vec<X> {
     all
 }
 
-/// Where an allocation lies, by its size and alignment.
+/// The allocator that serves a request of this size and alignment.
 enum Home {
     System,
     Region,
@@ -157,7 +158,7 @@ struct Pool {
 impl Pool {
     const NEW: Self = Self { free: BTreeMap::new(), fresh: 0..0, kept: 0, used: 0, peak: 0 };
 
-    /// Takes a part, the smallest free one that suffices. Returns its first byte, and whether it is zero; nothing where there is no memory.
+    /// Takes a part, the smallest free one that suffices. Returns its first byte, and whether it is zero; nothing if there is no memory.
     fn take(&mut self, layout: Layout) -> Option<(usize, bool)> {
         let (size, align) = (part(layout), layout.align().max(LINE));
         let found = self.find(size, align);
@@ -181,7 +182,7 @@ impl Pool {
             return Some((start, false));
         }
         if !fits(&self.fresh) {
-            // Where memory is limited there may be none for a whole region.
+            // If memory is limited, there may be none for a whole region.
             let lengths = [REGION, size.next_multiple_of(LARGE_PAGE)];
             let (region, len) = lengths.into_iter().find_map(|len| Some((map(len)?, len)))?;
             let rest = std::mem::replace(&mut self.fresh, region..region + len);
@@ -207,7 +208,7 @@ impl Pool {
         }
     }
 
-    /// Adds a free part, joined with those beside it.
+    /// Adds a free part, joined with its free neighbours.
     fn insert(&mut self, mut range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -228,7 +229,7 @@ impl Pool {
 /// The pool of the process.
 static POOL: Locked = Locked { is_taken: AtomicBool::new(false), pool: UnsafeCell::new(Pool::NEW) };
 
-/// A pool behind a lock that may be held during a fork, so that the new process finds it whole.
+/// A pool behind a lock that may be held during a fork, so that the new process finds it consistent.
 struct Locked {
     is_taken: AtomicBool,
     pool: UnsafeCell<Pool>,
@@ -263,7 +264,7 @@ impl Locked {
 mod system {
     use super::*;
 
-    /// Maps memory that begins with a large page and asks for large pages. Returns its first byte; nothing where there is no memory.
+    /// Maps memory that begins with a large page and asks for large pages. Returns its address, or nothing if there is no memory.
     pub(super) fn map(size: usize) -> Option<usize> {
         let size = size.checked_next_multiple_of(PAGE)?;
         let reserved = size.checked_add(LARGE_PAGE)?;

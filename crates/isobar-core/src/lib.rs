@@ -4,17 +4,18 @@
 //! previous ones:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`forms`], [`options`]: plain data,
-//! * [`policy`] which method, preconditioner and precision are chosen, and what replaces them,
-//! * [`team`] threads, [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
-//! * [`operator`] what can be done with a matrix there,
+//! * [`policy`] the choice of method, preconditioner and precision, and their replacements,
+//! * [`team`] threads, [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] the interface of a
+//!   device,
+//! * [`operator`] the operations with a matrix on a device,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
-//! * [`build`] puts a solver together from options, and judges what it returns,
+//! * [`build`] makes a solver from options, and judges its results,
 //! * [`stepping`] the heat equation through time,
-//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them,
+//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] tests them against it; [`mod@bench`] times them,
 //! * [`compile_solvers`] makes the solvers of a back end; [`prelude`] has the names that back ends use most.
 //!
-//! Whatever works on a device or passes messages may fail with [`Error::Device`] or [`Error::OutOfMemory`]; sections on errors list others.
+//! Functions that work on a device or pass messages may fail with [`Error::Device`] or [`Error::OutOfMemory`]; sections on errors list other errors.
 
 pub mod array;
 pub mod backend;
@@ -53,7 +54,7 @@ pub mod traffic;
 
 pub use error::{Error, Result};
 
-// The names of arrays, layouts and devices that most files of this crate use; the modules that they are from do without.
+// The names of arrays, layouts and devices that most files of this crate use; the modules that define them do not use these.
 pub(crate) use array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
 pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sum, Sums};
 pub(crate) use execute::{Execute, Host, Serial};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a solve ended.
+/// The reason why a solve ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -46,7 +46,7 @@ impl Spectrum {
 /// Seconds of wall clock, by part of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Copying the right-hand side to the solver; what a device copies from its own memory counts as part of the solve.
+    /// The copy of the right-hand side to the solver; copies within a device's memory count as part of the solve.
     pub upload: f64,
     /// The solve: ‖b‖ and the first residual, the iteration, the last check.
     pub solve: f64,
@@ -92,10 +92,10 @@ pub struct Outcome {
     /// The norm of the part that was removed from the right-hand side because no solution can produce it, relative to the right-hand
     /// side's, where the matrix is singular.
     pub removed: Option<f64>,
-    /// ‖u − A⁻¹b‖ / ‖u‖, estimated by conjugate gradients: three times ‖M⁻¹r‖ of the last residual over the smallest eigenvalue of
-    /// M⁻¹A that their coefficients show. With a strong preconditioner it is close; with a weak one it may be far above. There is none
-    /// where that eigenvalue was still falling, and for other methods. Where coefficients differ by orders of magnitude the estimate
-    /// and the residual may differ likewise.
+    /// ‖u − A⁻¹b‖ / ‖u‖, estimated by conjugate gradients: three times ‖M⁻¹r‖ of the last residual over the smallest eigenvalue of M⁻¹A that
+    /// their coefficients show. With a strong preconditioner it is close; with a weak one it may be far too large. There is none if that
+    /// eigenvalue was still falling, and for other methods. If coefficients differ by orders of magnitude, the estimate and the residual may
+    /// differ likewise.
     pub error_estimate: Option<f64>,
     /// ⟨r, A⁻¹r⟩, the square of the error in the norm of the energy, estimated by conjugate gradients: ⟨r, M⁻¹r⟩ of the last residual over the
     /// smallest eigenvalue of M⁻¹A that their coefficients show.

@@ -1,7 +1,7 @@
 //! Explicit vector lanes for a generic [`Real`](crate::real::Real), for the loops of the CPU back end.
 //!
-//! [`pulp`] has the instructions, chosen at run time, with methods that differ by element type; the [`Lanes`]
-//! trait and the [`Pack`] wrapper let one loop serve both precisions and read like its formula.
+//! [`pulp`] has the instructions, chosen at run time, with methods that differ by element type; the [`Lanes`] trait and the [`Pack`] wrapper let
+//! one loop serve both precisions and read like its formula.
 
 use std::ops::{Add, Mul, Neg, Sub};
 
@@ -26,7 +26,7 @@ pub trait Lanes: Copy + 'static {
     fn mul<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
     /// a / b
     fn div<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
-    /// a b + c, in one rounding where there is an instruction for it
+    /// a b + c, in one rounding if there is an instruction for it
     fn mul_add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>, c: Self::Register<S>)
     -> Self::Register<S>;
     /// −a

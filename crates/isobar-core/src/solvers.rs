@@ -52,7 +52,7 @@ macro_rules! compile_solvers {
         }
     };
     (@heat $backend:ty) => {
-        /// Makes what takes the steps of the heat equation.
+        /// Makes a stepper of the heat equation.
         pub fn heat(
             backend: &$backend,
             heat: Heat,

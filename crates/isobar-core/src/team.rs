@@ -1,8 +1,8 @@
 //! A team of threads for passes over memory that take microseconds.
 //!
 //! A pass over a small grid takes no longer than waking a thread that sleeps. The members of a team therefore stay awake for a short time
-//! after each pass, and the thread that calls [`Team::for_each`] is one of them. It takes over the items of members that come late, so that
-//! it never waits for a thread that has not begun, on a machine with other work to do for instance.
+//! after each pass, and the thread that calls [`Team::for_each`] is one of them. It takes over the items of late members, so that it never
+//! waits for a thread that has not begun, for instance on a machine with other work.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle, Thread};
 
 /// Rounds in which a thread waits awake: the passes of a solve follow each other within a few microseconds.
 const SPINS: usize = 1 << 9;
-/// Rounds until it sleeps, in which it lets others go first: some tenths of a millisecond.
+/// The rounds until it sleeps, in which it yields to other threads: some tenths of a millisecond.
 const ROUNDS: usize = SPINS + (1 << 9);
 /// Blocks of items that each member has at first.
 const BLOCKS: usize = 1 << 8;
@@ -37,13 +37,13 @@ pub struct Team(Arc<Owner>);
 struct Owner {
     shared: Arc<Shared>,
     threads: ManuallyDrop<Vec<JoinHandle<()>>>,
-    /// The process that has these threads. One that is forked from it has none of them.
+    /// The process that has these threads. A process that is forked from it has none of them.
     process: u32,
 }
 
 /// The state that members share.
 struct Shared {
-    /// See [`State`].
+    /// The state of the current pass, see [`State`].
     state: Line<AtomicU64>,
     /// The pass, while it is open or has active members.
     pass: UnsafeCell<Pass>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A value with cache lines of its own; processors fetch pairs of lines.
+/// A value in separate cache lines; processors fetch pairs of lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -162,8 +162,8 @@ impl Team {
         self.0.process
     }
 
-    /// Calls f(0), …, f(count − 1), in any order and concurrently; member n begins with the n-th part of them. From within an item, f runs on
-    /// that item's thread. It allocates nothing.
+    /// Calls f(0), …, f(count − 1), in any order and concurrently; member n begins with the n-th part of them. Called within an item, it runs
+    /// f on that item's thread. It allocates nothing.
     ///
     /// # Panics
     /// If f panics, after all other items have ended.
@@ -306,7 +306,7 @@ impl Shared {
 }
 
 impl Sleeper {
-    /// Waits until a condition holds, at first awake. Who makes it hold calls [`Sleeper::wake`] afterwards.
+    /// Waits until a condition holds, at first awake. The thread that makes it hold calls [`Sleeper::wake`] afterwards.
     fn wait(&self, mut holds: impl FnMut() -> bool) {
         for round in 0.. {
             if holds() {
@@ -319,7 +319,7 @@ impl Sleeper {
             } else {
                 *lock(&self.thread) = Some(thread::current());
                 self.is_asleep.store(true, SeqCst);
-                // It may hold since the last look, by one who found this thread awake.
+                // Another thread may have set the condition after the last test, without waking this thread; test once more before parking.
                 if !holds() {
                     thread::park();
                 }
@@ -338,7 +338,7 @@ impl Sleeper {
     }
 }
 
-/// Locks, even if another thread has panicked: for data that no panic leaves half-changed.
+/// Locks a mutex even if another thread has panicked: for data that no panic leaves half-changed.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -359,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes of all sizes: every item runs once, whoever takes it.
+    /// Checks passes of all sizes: every item runs once, on any thread.
     #[test]
     fn every_item_runs_once() {
         for size in [1, 2, 3, 8] {
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Passes in quick succession, with pauses in which members fall asleep, each reading what the one before has written.
+    /// Checks passes in quick succession, with pauses in which members fall asleep, each reading what the previous one has written.
     #[test]
     fn passes_follow_each_other() {
         let team = Team::new(4, "test").unwrap();

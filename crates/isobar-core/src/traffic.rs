@@ -20,7 +20,7 @@ pub struct Traffic {
     /// Reads of the operator's coefficient vectors, see
     /// [`Operator::coefficient_vectors`](crate::operator::Operator::coefficient_vectors).
     pub coefficients: f64,
-    /// Floating-point operations a cell.
+    /// The floating-point operations per cell.
     pub flops: f64,
 }
 
@@ -47,7 +47,7 @@ pub struct StepTraffic {
     pub size: usize,
     /// Coefficient vectors of its operator.
     pub coefficient_vectors: f64,
-    /// How often an iteration runs it.
+    /// The number of times that an iteration runs it.
     pub count: f64,
 }
 

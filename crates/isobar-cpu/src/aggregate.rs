@@ -24,14 +24,14 @@ const ENTRIES_WORTH_A_THREAD: usize = 1 << 15;
 #[derive(Debug)]
 pub struct Aggregates {
     layout: Layout,
-    /// In the order of the layout; each run ends where the next begins, and the last is empty.
+    /// The runs in the order of the layout; each one ends where the next begins, and the last is empty.
     runs: Vec<Run>,
     /// The first run of each plane; a run never crosses into the next plane.
     first_runs: Vec<usize>,
     /// The runs of a subdomain's halo rows, counted from the beginning of their plane.
     halo: [Option<Vec<Run>>; 2],
     parts: Vec<Part>,
-    /// One sum for each aggregate that a part may contain.
+    /// The partial sums: one for each aggregate that a part may contain.
     partial_sums: Mutex<Vec<f64>>,
 }
 

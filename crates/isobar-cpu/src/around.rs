@@ -1,7 +1,7 @@
-//! Vectors, as read from a half plane: rows of cells and of their neighbours, some with one lane replaced.
+//! Vectors seen from a half plane: rows of cells and of their neighbours, some with one lane replaced.
 //!
-//! What is the same in all layers is found once, for rows are short: a row costs a few additions.
-//! Beyond a closed side lies a row of zeros, so that loops need no special case: an entry or a value of zero is read there.
+//! Data that are the same in all layers are found once, because rows are short: a row costs a few additions. Beyond a closed side
+//! lies a row of zeros, so that loops need no special case: an entry or a value of zero is read there.
 
 use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
@@ -275,10 +275,10 @@ pub(crate) struct Around<'a, T> {
 }
 
 impl<'a, T: Real> Around<'a, T> {
-    /// Takes the neighbours in x, y and z from a view each, of the same columns; the cells are those of the last.
+    /// Takes the neighbours in x, y and z from a view each, of the same columns; the cells are those of the last view.
     ///
     /// # Safety
-    /// Nobody writes the neighbours meanwhile.
+    /// Nothing may write the neighbours meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn of([x, y, z]: [&View<'a, '_, T>; 3]) -> Self {
         // SAFETY: promised by the caller.

@@ -178,7 +178,7 @@ impl Backend for Cpu {
         }
     }
 
-    /// Each thread solves a system, where that many keep more threads busy than one does.
+    /// Returns a queue for each system, up to one per thread, if several at a time keep more threads busy than one does; else 0.
     fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
         /// Systems with more bytes of vectors in all keep the memory busy one by one.
         const MOST_BYTES: usize = 4 << 30;

@@ -14,7 +14,7 @@ use pulp::{Arch, WithSimd};
 
 use crate::Shared;
 
-/// Fewer cells are no work for a thread of their own: handing it over would take longer.
+/// The number of cells below which a thread of their own takes longer to start than to compute.
 pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 11;
 
 /// The most parts of a vector that have their own sums.
@@ -52,7 +52,7 @@ impl Cpu {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for 0 threads, [`Error::Device`] where they cannot be started.
+    /// [`Error::Invalid`] for 0 threads, [`Error::Device`] if they cannot be started.
     pub fn new(threads: usize) -> Result<Self> {
         if threads == 0 {
             return Err(Error::invalid("threads", "0 threads; use 1 or more"));
@@ -120,13 +120,13 @@ impl Cpu {
     }
 
     /// Divides the layers of a grid of one row among threads: calls `f(piece, first, one past the last)`, piece < [`MOST_PIECES`]. Pieces are
-    /// the same for any number of threads. A grid of several rows is one piece: threads have rows of their own.
+    /// the same for any number of threads. A grid of several rows is one piece: threads share its rows instead.
     pub(crate) fn for_each_piece(&self, layout: &Layout, layers: usize, f: impl Fn(usize, usize, usize) + Sync) {
         let pieces = pieces(layout, layers);
         self.for_each(pieces, |n| f(n, layers * n / pieces, layers * (n + 1) / pieces));
     }
 
-    /// As [`Cpu::for_each_piece`], with sums of what `f` returns, in the order of pieces.
+    /// Runs [`Cpu::for_each_piece`] and adds up the results of `f`, in the order of pieces.
     pub(crate) fn sum_pieces(
         &self,
         layout: &Layout,

@@ -11,7 +11,7 @@ use crate::shared::Row;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry<'a, T> {
     pub(crate) layout: Layout,
-    /// False in directions with one cell.
+    /// Whether x, y and z are periodic; false in directions with one cell.
     pub(crate) periodic: [bool; 3],
     /// The values beyond closed sides: a row of zeros.
     pub(crate) zeros: &'a [T],
@@ -26,7 +26,7 @@ pub(crate) struct Geometry<'a, T> {
 /// The neighbour of a cell in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// There is no neighbour.
+    /// The cell has no neighbour.
     Closed,
     /// The next cell.
     Inner,
@@ -67,12 +67,13 @@ impl Which {
 pub(crate) struct HalfPlane {
     pub(crate) j: usize,
     pub(crate) colour: Colour,
-    /// i mod 2 of its columns.
+    /// The value of i mod 2 in its columns.
     pub(crate) parity: usize,
     pub(crate) columns: usize,
-    /// Position of its first entry.
+    /// The position of its first entry.
     pub(crate) start: isize,
-    /// The first entry of the other colour of its plane, and those of the half planes beside; its own plane's where there are none.
+    /// The first entry of the other colour of its plane, and those of the neighbouring half planes; its own plane's if there are
+    /// none.
     pub(crate) other: isize,
     pub(crate) south: isize,
     pub(crate) north: isize,
@@ -95,7 +96,7 @@ pub(crate) struct Columns {
     pub(crate) n: usize,
 }
 
-/// Layer k of some columns of a half plane.
+/// The layer k of some columns of a half plane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) k: usize,
@@ -118,17 +119,17 @@ impl<'a, T: Real> Geometry<'a, T> {
         (j * self.plane_len()) as isize
     }
 
-    /// Returns the plane beside plane j on one side, and its link; plane j itself where there is none.
+    /// Returns the neighbour of plane j on one side, and its link; plane j itself if there is none.
     pub(crate) fn plane_beside(&self, j: usize, north: bool) -> (usize, Link) {
         beside(j, self.layout.shape().ny, north, self.periodic[1])
     }
 
-    /// Returns the number of the plane beside plane j, −1 or the number of planes for a halo row; j itself where there is none.
+    /// Returns the number of the neighbour of plane j, −1 or the number of planes for a halo row; j itself if there is none.
     pub(crate) fn number_beside(&self, j: usize, north: bool) -> isize {
         self.start_beside(j, north).0 / self.plane_len() as isize
     }
 
-    /// Returns the start of the plane beside plane j, which may be a halo row, and its link; plane j itself where there is none.
+    /// Returns the start of the neighbour of plane j, which may be a halo row, and its link; plane j itself if there is none.
     fn start_beside(&self, j: usize, north: bool) -> (isize, Link) {
         let rows = self.layout.shape().ny;
         let is_end = if north { j + 1 == rows } else { j == 0 };
@@ -210,7 +211,7 @@ pub(crate) fn starts_by_parity(layout: &Layout, j: isize) -> [isize; 2] {
     if j % 2 == 0 { [red, black] } else { [black, red] }
 }
 
-/// Returns the neighbour of number n of `count` on one side, and its link; n itself where there is none.
+/// Returns the neighbour of number n of `count` on one side, and its link; n itself if there is none.
 #[inline(always)]
 pub(crate) fn beside(n: usize, count: usize, upper: bool, periodic: bool) -> (usize, Link) {
     let (inner, wrapped) = if upper { (n + 1 < count, 0) } else { (n > 0, count - 1) };

@@ -19,7 +19,7 @@ struct Halved<T> {
     by: Halving,
     /// The numbers of either subdomain's first plane in the whole grids, by which weights are numbered.
     firsts: [usize; 2],
-    /// The weights in x by parity, of the coarse cell that contains a cell and of the one beside it.
+    /// The weights in x by parity, of the coarse cell that contains a cell and of its neighbour.
     in_x: [[Vec<T>; 2]; 2],
 }
 

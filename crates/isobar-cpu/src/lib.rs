@@ -1,14 +1,14 @@
 //! The multi-threaded back end of isobar, for this machine's processor cores.
 //!
-//! * [`Cpu`] the back end: threads and vector instructions, both found at run time; `backend` what solvers ask of it,
-//! * `overhead` the memory that it takes beside vectors and coefficients,
+//! * [`Cpu`] the back end: threads and vector instructions, both found at run time; `backend` its interface for solvers,
+//! * `overhead` the memory that it takes besides vectors and coefficients,
 //! * [`Vector`] a vector with a guard at either end,
 //! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
-//! * `geometry` and `around` where the neighbours of a row of cells lie,
+//! * `geometry` and `around` locate the neighbours of a row of cells,
 //! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
 //!   (j, colour) half plane at a time, SIMD lanes across columns,
-//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, `transfer` the transfers between two levels of either,
-//!   `modes` between its grid and its vertical modes,
+//! * [`TensorProduct`] and [`Diffusion`] the entries of these stencils, `transfer` the transfers between two levels of either,
+//!   `modes` those between a grid and its vertical modes,
 //! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries,
 //! * `direct` solves separable boxes by transforms and tridiagonal systems,
 //! * [`solvers`] solvers as objects.

@@ -1,4 +1,4 @@
-//! The memory that the CPU takes beside vectors and coefficients.
+//! The memory that the CPU takes besides vectors and coefficients.
 
 use isobar_core::build::Overhead;
 use isobar_core::stencil::galerkin_levels::SupportsGalerkin;
@@ -8,8 +8,8 @@ use crate::cpu::{CELLS_WORTH_A_THREAD, Cpu};
 use crate::seven_point::PLANES;
 
 impl Cpu {
-    /// Returns what threads keep: two tiles of elimination factors, each at most a half plane, beside their planes, and in Jacobi's method
-    /// a tile of all that it reads.
+    /// Returns the memory of threads: two tiles of elimination factors, each at most a half plane, besides their planes, and in Jacobi's
+    /// method a tile of all its operands.
     pub fn overhead(&self) -> Overhead {
         Overhead {
             threads: [self.threads(), CELLS_WORTH_A_THREAD],

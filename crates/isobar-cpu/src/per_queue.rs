@@ -8,8 +8,8 @@ use isobar_core::prelude::lock;
 
 use crate::cpu::Cpu;
 
-/// Working memory of an operator for each queue. That of the first queue is for all threads, that of the others, which is made on demand, for
-/// one. It holds nothing between steps, so that a panic elsewhere does no harm.
+/// The working memory of an operator for each queue. That of the first queue is for all threads; that of each other queue is for one, and is made
+/// on demand. It holds nothing between steps, so that a panic elsewhere does no harm.
 #[derive(Debug)]
 pub(crate) struct PerQueue<W> {
     first: Mutex<W>,
@@ -22,11 +22,11 @@ impl<W> PerQueue<W> {
         Self { first: Mutex::new(first), others: (0..cpu.most_queues()).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Returns the memory of this thread's queue, which `make` makes. Where it does not fit in memory, all queues share that of the first in turn.
+    /// Returns the memory of this thread's queue, made by `make`. If there is too little memory, all queues take turns with that of the first one.
     pub(crate) fn lock(&self, make: impl FnOnce() -> Result<W>) -> MutexGuard<'_, W> {
         let own = queue::current().checked_sub(1).and_then(|queue| self.others.get(queue)).and_then(|own| {
             if own.get().is_none() {
-                // One thread at a time has a queue.
+                // A queue is used by one thread at a time, so that no other one has set it meanwhile.
                 let _ = own.set(Mutex::new(make().ok()?));
             }
             own.get()

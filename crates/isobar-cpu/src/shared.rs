@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use isobar_core::simd::{Lanes, Pack};
 use pulp::Simd;
 
-/// A vector for kernels: rows by position, without the borrow checker; the schedule of [`crate::wavefront`] takes its place.
+/// A vector for kernels: rows by position, without the borrow checker, whose role the schedule of [`crate::wavefront`]
+/// takes.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     start: *mut T,
@@ -96,7 +97,7 @@ impl<T> Shared<T> {
     /// Returns `layers` rows of `n` entries, the first at `position`, each `step` after the one before.
     ///
     /// # Safety
-    /// See [`Shared::row`], for all of them.
+    /// See [`Shared::row`], for all rows.
     #[inline(always)]
     pub(crate) unsafe fn strip<'a>(self, position: isize, n: usize, step: usize, layers: usize) -> Strip<'a, T> {
         debug_assert!(layers > 0 && self.offset(position + ((layers - 1) * step) as isize, n) <= self.len);
@@ -117,12 +118,12 @@ impl<T> Shared<T> {
     }
 }
 
-/// Rows of equal length, one a layer, to read; or the same one in all layers.
+/// Rows of equal length, one per layer, to read; or the same one in all layers.
 #[derive(Debug)]
 pub(crate) struct Strip<'a, T> {
     first: *const T,
     n: usize,
-    /// From one row to the next.
+    /// The step from one row to the next.
     step: usize,
     marker: PhantomData<&'a [T]>,
 }
@@ -176,7 +177,7 @@ impl<'a, T: Lanes> Strip<'a, T> {
 pub(crate) struct Ahead<T>(*const T);
 
 impl<T> Ahead<T> {
-    /// Elements ahead: 2 KiB, which takes longer to compute than memory takes to answer.
+    /// The elements to prefetch ahead: 2 KiB, which takes longer to compute than memory takes to answer.
     const DISTANCE: usize = 2048 / size_of::<T>();
 
     /// Returns the address some elements later.

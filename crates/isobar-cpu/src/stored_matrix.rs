@@ -137,9 +137,9 @@ impl<T: Real> Diagonal<Cpu, T> for StoredMatrix<T> {
 struct StoredTridiagonal<T> {
     cpu: Cpu,
     layout: Layout,
-    /// Below, on and above the diagonal.
+    /// The entries below, on and above the diagonal.
     bands: RwLock<[Vector<T>; 3]>,
-    /// Elimination factors of a half plane for each thread.
+    /// The elimination factors of a half plane for each thread.
     factors: Mutex<Vec<Vec<T>>>,
 }
 

@@ -121,7 +121,7 @@ pub(crate) struct FactorRow<'a, S: Simd, T: Real> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FactorPack<S: Simd, T: Real> {
     layer: Layer<Pack<S, T>>,
-    /// West, east, south, north.
+    /// The entries to the west, east, south and north.
     around: [Pack<S, T>; 4],
     total: Pack<S, T>,
     area: Pack<S, T>,
@@ -182,7 +182,7 @@ impl<S: Simd, T: Real> RowCoefficients<S, T> for FactorRow<'_, S, T> {
         }
     }
 
-    /// Horizontal factors stay in the cache from layer to layer.
+    /// Does nothing: horizontal factors stay in the cache from layer to layer.
     #[inline(always)]
     fn fetch_ahead(&self, _: usize) {}
 }

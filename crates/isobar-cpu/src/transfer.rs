@@ -22,7 +22,7 @@ pub(crate) trait Planes<T: Real>: Debug + Send + Sync + 'static {
     /// The storage of the finer operator's stencil.
     type Stored: Stored<T> + 'static;
 
-    /// Whether steps leave out what a sweep before or after them makes zero or overwrites.
+    /// Whether steps skip what a sweep before or after them makes zero or overwrites.
     const SKIPS_SOLVED: bool;
 
     /// Returns the coarse plane whose last fine plane is j, and its fine planes, for a subdomain with this layout.
@@ -178,7 +178,7 @@ struct Restrict<'a, T: Real, P: Planes<T>> {
     fine_planes: Range<usize>,
     what: Restricted<T>,
     coarse_f: Shared<T>,
-    /// Scratch for rows.
+    /// Two rows of scratch memory.
     rows: &'a mut [Vec<T>; 2],
 }
 
@@ -213,7 +213,7 @@ impl<T: Real, P: Planes<T>> Kernel<T> for Restrict<'_, T, P> {
             for k in planes.layers(coarse_k) {
                 let w = Window { k, columns: g.all_columns() };
                 for (h, tile) in &halves[..count] {
-                    // Where x is halved, coarse cell m consists of cells 2m and 2m + 1, of either colour.
+                    // If x is halved, coarse cell m consists of cells 2m and 2m + 1, of either colour.
                     let row = if is_halved || h.parity == 0 { &mut *even } else { &mut *odd };
                     add_row(simd, g, tile, h, w, what, &mut RowMut::new(simd, &mut row[..n]));
                 }

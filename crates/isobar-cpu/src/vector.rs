@@ -44,7 +44,7 @@ impl<B: Copy + Send + Sync> Blocks<B> {
     /// in their memory on NUMA machines.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where they cannot be allocated.
+    /// [`Error::OutOfMemory`] if they cannot be allocated.
     pub(crate) fn touched(
         cpu: &Cpu,
         count: usize,
@@ -109,7 +109,7 @@ impl<T: Real> Vector<T> {
     /// Makes a vector of zeros, first touched by the threads that will work on it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where it cannot be allocated.
+    /// [`Error::OutOfMemory`] if it cannot be allocated.
     pub(crate) fn zeros(cpu: &Cpu, layout: &Layout) -> Result<Self> {
         // Two rows of at least eight entries: a layout's length is a multiple of 16.
         let count = layout.len_with_halo() / GUARD + 2;

@@ -11,7 +11,7 @@
 //! stage 2 a  a  a  a  b  b | b  b  a  a  a  a
 //! ```
 //!
-//! Each stage sees the same values for any number of chunks: results do not depend on it. Where y is periodic, the last plane
+//! Each stage sees the same values for any number of chunks: results do not depend on it. If y is periodic, the last plane
 //! precedes the first: another boundary. On a subdomain each end is a boundary too: there each stage waits for the neighbour's
 //! planes that it reads, and during the first of these exchanges the wavefront runs inside.
 
@@ -23,7 +23,7 @@ use crate::cpu::Cpu;
 /// Planes are distributed in pairs, as restriction needs them.
 const PLANES_TOGETHER: usize = 2;
 
-/// A call of it runs a stage on a plane; not generic, so that what follows is compiled once, and each stage in one place.
+/// A function that runs a stage on a plane; not generic, so that its callers are compiled once, and each stage in one place.
 pub(crate) type Stage<'a> = &'a (dyn Fn(usize, usize, usize) + Sync);
 
 /// The distribution of planes among threads.
@@ -33,7 +33,7 @@ pub(crate) struct Chunks {
     count: usize,
     periodic: bool,
     stages: usize,
-    /// Whether neighbours' planes lie before the first and after the last.
+    /// Whether there are neighbours' planes before the first and after the last.
     open: [bool; 2],
     /// Whether the first stage reads neighbours' planes.
     from_start: bool,
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Every stage runs once on every plane, after the stage before it on that plane and its neighbours.
+    /// Checks that every stage runs once on every plane, after the stage before it on that plane and its neighbours.
     #[test]
     fn order_is_kept() {
         let cpu = Cpu::new(3).unwrap();
@@ -205,9 +205,9 @@ mod tests {
         }
     }
 
-    /// On a subdomain stages at its ends wait for the exchange before them, and every stage runs once on every plane, after the
-    /// previous stage on that plane and its neighbours. The wavefront inside runs during the first exchange, uses none of its
-    /// data, and leaves alone what is sent, or else runs after it.
+    /// Checks that on a subdomain, stages at its ends wait for the exchange before them, and every stage runs once on every
+    /// plane, after the previous stage on that plane and its neighbours. The wavefront inside runs during the first exchange,
+    /// uses none of its data, and does not change what is sent, or else runs after it.
     #[test]
     fn ends_of_a_part_wait_for_their_neighbours() {
         #[derive(Clone)]

@@ -25,7 +25,7 @@ pub fn source<T: Real>() -> Source {
 pub struct Aggregates {
     layout: Layout,
     count: usize,
-    /// Aggregate of each position in a vector, halo rows included.
+    /// The aggregate of each position in a vector, halo rows included.
     ids: Buffer,
     /// Number of positions in the halo row before the first row.
     before: usize,
@@ -81,13 +81,13 @@ const MOST_PARTS: usize = 64;
 
 /// Runs sorted by aggregate and divided into items.
 struct Runs {
-    /// start << 16 | length
+    /// The runs of cells of one aggregate, as start << 16 | length.
     runs: Vec<u64>,
-    /// First run of each aggregate, then the number of runs.
+    /// The first run of each aggregate, then the number of runs.
     first: Vec<u32>,
-    /// First run of each item, then the number of runs.
+    /// The first run of each item, then the number of runs.
     first_run: Vec<u32>,
-    /// First item of each aggregate, then the number of items.
+    /// The first item of each aggregate, then the number of items.
     first_item: Vec<u32>,
 }
 

@@ -50,7 +50,7 @@ unsafe impl Argument for End {}
 /// The number by which Python hands over arrays of any library in CUDA's default stream; its other name, 1, is that stream alone.
 const DEFAULT_STREAM: u64 = 0;
 
-/// The number of the first invalid coefficient where there is none.
+/// The number of the first invalid coefficient if there is none.
 const NONE: u64 = u64::MAX;
 
 /// The direction of a copy.
@@ -106,8 +106,8 @@ impl Cuda {
         self.launch(kernel, [layout.pitch().div_ceil(32), nz.div_ceil(8), ny], [32, 8], arguments)
     }
 
-    /// Copies coefficients from the host to the layout: consecutive pieces of an array in C order, times a factor; cells from `end` on,
-    /// in any direction, are set to zero. Returns whether a number differs from the one that was there.
+    /// Copies coefficients from the host to the layout: consecutive pieces of an array in C order, times a factor; cells from `end` on, in any
+    /// direction, are set to zero. Returns whether a number has changed.
     pub(crate) fn upload_coefficients<T: Real>(
         &self,
         layout: &Layout,
@@ -136,8 +136,7 @@ impl Cuda {
         Ok(changed != 0)
     }
 
-    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor. Returns whether a number differs from
-    /// the one that was there.
+    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor. Returns whether a number has changed.
     ///
     /// # Errors
     /// [`Error::Invalid`] for coefficients below `least` or not finite, naming the first cell.
@@ -361,7 +360,7 @@ impl Cuda {
         given().try_for_each(|stream| self.context().wait_for(stream))?;
         work()?;
         given().try_for_each(|stream| self.context().hold_back(stream))?;
-        // Streams of PyTorch's and CuPy's own do not wait for it.
+        // The streams that PyTorch and CuPy create do not wait for it.
         let is_default = |array: &&DeviceArray| array.stream() == Some(DEFAULT_STREAM);
         if streams.contains(&None) || written.iter().any(is_default) { self.synchronize() } else { Ok(()) }
     }

@@ -180,7 +180,7 @@ impl Backend for Cuda {
         self.context().open_queue(queue)?;
         queue::on(queue, || {
             let done = work();
-            // Also after an error: what was submitted uses memory that may be freed.
+            // Synchronise after an error too, because submitted kernels still use memory that the caller may free.
             self.context().synchronize().and(done)
         })
     }

@@ -43,14 +43,14 @@ fn work() {
         };
         drop(queue);
         if let Some(code) = next.upgrade() {
-            // Errors are reported to whoever needs the kernel.
+            // Errors are reported to the solver that needs the kernel.
             let _ = code.compile();
         }
     }
 }
 
-/// Has the process wait for running compilations when it exits: the compiler's own clean-up must not meet them. The system calls
-/// what was registered last first, and the compiler registers its clean-up during its first compilation, which is therefore done here.
+/// Makes the process wait for running compilations when it exits, before the compiler's own clean-up. The system calls the function
+/// that was registered last first, and the compiler registers its clean-up during its first compilation, which is therefore done here.
 fn end_before_the_process(architecture: &str) {
     static REGISTERED: Once = Once::new();
     static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -67,7 +67,7 @@ fn end_before_the_process(architecture: &str) {
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         if let Ok(compiler) = Nvrtc::get() {
             const SMALL: &str = "extern \"C\" __global__ void small(double* x) { x[0] = sin(x[1]); }";
-            // Errors are reported to whoever needs a kernel.
+            // Errors are reported to the solver that needs a kernel.
             let _ = compiler.compile("small.cu", SMALL, &[format!("--gpu-architecture={architecture}")]);
         }
         unsafe extern "C" {

@@ -18,9 +18,9 @@ pub(crate) struct Code {
     pub(crate) name: &'static str,
     /// Whether it was in the pack or in the cache when it was requested.
     pub(crate) was_compiled: bool,
-    /// Whether a solver of this process will launch it, for all that is known.
+    /// Whether a solver of this process is expected to launch it.
     pub(crate) is_needed: AtomicBool,
-    /// Machine code until it is loaded, or why there is none.
+    /// The machine code until it is loaded, or the reason why there is none.
     compiled: OnceLock<std::result::Result<Mutex<Vec<u8>>, String>>,
     loaded: OnceLock<Loaded>,
     /// Dynamic shared memory allowed for its blocks. B

@@ -34,7 +34,7 @@ impl Hash for Source {
 }
 
 impl Source {
-    /// A source of [`crate::kernels`] without definitions.
+    /// Makes a source of [`crate::kernels`] without definitions.
     pub fn new(name: &'static str, text: &'static str) -> Self {
         Self { name, text, defines: Vec::new() }
     }
@@ -63,7 +63,8 @@ impl Source {
             vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "-default-device".to_owned()];
         options.extend(self.defines.iter().map(|(name, value)| format!("-D{name}={value}")));
         match kernel {
-            // As `KERNEL` in intrinsics.cuh explains; without the warning that a constant of another kernel is unused.
+            // `KERNEL` in intrinsics.cuh explains this option; the other one silences the warning that a constant of
+            // another kernel is unused.
             Some(kernel) => options.extend([format!("-DONLY_{kernel}=~,"), "-diag-suppress=177".to_owned()]),
             None => options.push("-DALL_KERNELS".to_owned()),
         }
@@ -102,7 +103,7 @@ impl Source {
         if pack::get(architecture).is_some_and(|pack| pack.has(self.key_in(&pack, kernel))) {
             return true;
         }
-        // Without the compiler, whoever needs the kernel is told so.
+        // Without the compiler, the solver that needs the kernel reports the error.
         let Ok(nvrtc) = Nvrtc::get() else { return false };
         let key = self.key(&self.options(architecture, Some(kernel)));
         self.entry(nvrtc, kernel, architecture, key).is_some_and(|entry| entry.exists())
@@ -179,7 +180,7 @@ pub fn cache_folder() -> Option<PathBuf> {
         .or_else(|| variable("HOME").map(|home| home.join(".cache/isobar")))
 }
 
-/// FNV-1a (Fowler, Noll and Vo) of 128 bits.
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of 128 bits.
 fn hash(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, &byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)

@@ -16,7 +16,7 @@ use crate::{Arguments, Context, Kernel, Launch, Module, Pointer, Reduction, Scal
 
 /// Threads per block of vector operations.
 const BLOCK: usize = 256;
-/// Elements of a thread of vector operations, where there are enough threads all the same: a sum of fewer blocks ends earlier.
+/// The elements per thread of vector operations, if that leaves enough threads: a sum over fewer blocks ends earlier.
 const EACH: usize = 4;
 /// Blocks of vector operations per multiprocessor.
 const BLOCKS_A_MULTIPROCESSOR: usize = 16;
@@ -118,7 +118,7 @@ impl Cuda {
         ways.map(|_| joined)
     }
 
-    /// Like [`Cuda::join`], with the allowed ways as an argument instead of `ISOBAR_LINK`.
+    /// Joins as [`Cuda::join`] does, with the allowed links as an argument instead of `ISOBAR_LINK`.
     pub fn join_by(
         &self,
         ways: Ways,

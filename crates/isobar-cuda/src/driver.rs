@@ -1,4 +1,4 @@
-//! The CUDA driver, with errors that say what to do.
+//! The CUDA driver, with errors that contain a remedy.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -57,7 +57,7 @@ pub(crate) fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }
 
-/// Returns whether there is a driver. It is searched for once a process: a hundred failing attempts to open files take half a millisecond.
+/// Returns whether there is a driver. It is searched for once per process: a hundred failing attempts to open files take half a millisecond.
 fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: this only searches the library.
@@ -106,13 +106,13 @@ pub(crate) fn count() -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Queues of a GPU beside the first. Eight solves of small systems keep a GPU busy; more gained nothing.
+/// The queues of a GPU besides the first one. Eight solves of small systems keep a GPU busy; more gained nothing.
 pub(crate) const BESIDE: usize = 8;
 /// All queues of a GPU.
 pub(crate) const QUEUES: usize = 1 + BESIDE;
 
-/// A GPU that this process uses: its primary context, and what all solvers share. It is opened once and never closed, because loading the kernels of a solver
-/// takes longer than the rest of a small setup.
+/// A GPU that this process uses: its primary context, and the data that all solvers share. It is opened once and never closed, because loading the kernels
+/// of a solver takes longer than the rest of a small setup.
 pub(crate) struct Gpu {
     pub(crate) ordinal: usize,
     pub(crate) name: String,
@@ -128,7 +128,7 @@ pub(crate) struct Gpu {
     pub(crate) kernels: Kernels,
     pub(crate) mailboxes: Mailboxes,
     pub(crate) spare: Spare,
-    /// Arenas of solvers that are gone.
+    /// The arenas of solvers that no longer exist.
     arenas: Mutex<Vec<Arena>>,
     /// Copying threads, if there are any yet.
     pub(crate) lanes: Mutex<Option<Lanes>>,
@@ -319,7 +319,7 @@ impl Gpu {
 }
 
 impl Context {
-    /// Opens a GPU, with streams of its own.
+    /// Opens a GPU, with its own streams.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         start()?;
         let gpu = Gpu::get(ordinal)?;

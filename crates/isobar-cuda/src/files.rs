@@ -17,7 +17,7 @@ pub(crate) fn headers_sum() -> u128 {
     *SUM.get_or_init(|| checksum(headers().as_bytes()))
 }
 
-/// FNV-1a over words of eight bytes, for long texts and machine code.
+/// Returns the FNV-1a hash over words of eight bytes, for long texts and machine code.
 pub(crate) fn checksum(bytes: &[u8]) -> u128 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -38,7 +38,7 @@ pub(crate) fn read_entry(path: &Path) -> Option<Vec<u8>> {
     (check == checksum(cubin).to_le_bytes()).then(|| cubin.to_vec())
 }
 
-/// Writes pieces to a temporary file beside the path and renames it, so that no process sees half of it.
+/// Writes pieces to a temporary file next to the path and renames it, so that no process sees an incomplete file.
 pub(crate) fn write_whole(path: &Path, pieces: &[&[u8]]) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -196,8 +196,8 @@ pub(crate) fn refuse_while_recording(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// This thread's recording, which ends when this is dropped, also after a panic: the next solve on this thread must not find
-/// an unfinished recording.
+/// A guard of this thread's recording, which ends when it is dropped, also after a panic: the next solve on this thread must not
+/// find an unfinished recording.
 struct Recording;
 
 impl Recording {

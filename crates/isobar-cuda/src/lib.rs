@@ -4,17 +4,18 @@
 //! cached on disk ([`compile`]). Driver and compiler are loaded when a GPU is opened; programs build and run without
 //! them. All work runs in order on one stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
-//! * [`Cuda`]: one GPU; `backend`: what solvers ask of it; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
-//! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `spare`, `staging`: the driver, GPU memory, copies to and from the GPU,
-//! * [`compile`], [`nvrtc`], `module`, `code`: compilation and loading of kernels, `background` while others are used, `files` of them;
-//!   [`compilations`]: its statistics,
+//! * [`Cuda`]: one GPU; `backend`: its back end for solvers; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
+//! * `overhead`: memory besides vectors and coefficients; `driver`, `memory`, `spare`, `staging`: the driver, GPU memory, copies to and from the
+//!   GPU,
+//! * [`compile`], [`nvrtc`], `module`, `code`: compilation and loading of kernels; `background`: compilation in the background; `files`: files of
+//!   kernels; [`compilations`]: statistics of compilation,
 //! * [`pack`]: kernels that come compiled; [`variants`]: all kernels, for tests without a GPU,
 //! * `launch` and `iterate`: launches and iterations,
 //! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
 //!   [`diffusion`] with generic kernels, a header and coefficients,
 //! * [`galerkin`]: Galerkin levels of diffusion,
-//! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library;
-//!   `part`: vectors on subdomains, `neighbour`: ranks beside them,
+//! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library; `part`: vectors on
+//!   subdomains, `neighbour`: neighbouring ranks,
 //! * [`direct`]: direct solves of separable matrices,
 //! * [`problem`]: diffusion problems whose coefficients are callers' arrays,
 //! * [`stored_matrix`]: stored matrices; [`aggregate`]: aggregates,

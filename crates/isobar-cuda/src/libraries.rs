@@ -10,13 +10,13 @@ use crate::driver;
 
 /// A library to be searched for.
 pub struct Wanted<'a> {
-    /// Its name, and who needs it.
+    /// The library's name, and what needs it.
     pub(crate) what: &'a str,
-    /// What to do where it is not found.
+    /// The remedy if it is not found.
     pub(crate) remedy: &'a str,
     /// The environment variable with its path, which overrides the search.
     pub(crate) variable: &'a str,
-    /// Its file names, in order of preference.
+    /// The library's file names, in order of preference.
     pub(crate) names: &'a [&'a str],
     /// Folders of NVIDIA's Python packages that contain it.
     pub(crate) packages: &'a [&'a str],
@@ -26,7 +26,7 @@ pub struct Wanted<'a> {
 
 /// The functions of a library that are used.
 pub trait Functions: Sized + 'static {
-    /// Where to search.
+    /// The description of the library that the search needs.
     const WANTED: Wanted<'static>;
 
     /// Returns the library that the process has loaded, or the reason why there is none.
@@ -70,7 +70,7 @@ impl<F: Functions> Loaded<F> {
         found.as_ref().map_err(|message| driver::error(message.clone()))
     }
 
-    /// Returns its version, and its description of a code by this function of its own.
+    /// Returns the library's version, and the description of a code by this function of the library.
     pub(crate) fn describe(&self, text: unsafe extern "C" fn(c_int) -> *const c_char, code: c_int) -> (String, String) {
         // SAFETY: the library returns a static string for every code.
         let what = unsafe { CStr::from_ptr(text(code)) }.to_string_lossy().into_owned();
@@ -95,7 +95,7 @@ fn describe(error: libloading::Error) -> String {
 }
 
 impl Wanted<'_> {
-    /// Loads the first candidate that has the functions; says what to do where there is none, with the first error.
+    /// Loads the first candidate that has the functions; if there is none, returns the first error and the remedy.
     pub(crate) fn find<F: Functions>(&self) -> Result<Loaded<F>, String> {
         let mut reason: Option<String> = None;
         for path in self.candidates() {

@@ -159,7 +159,7 @@ impl Context {
     }
 }
 
-/// Waits for what a queue after the first has written to new memory: other queues may use it, if it belongs to an operator.
+/// Waits for the writes of a queue after the first to new memory: other queues may use it, if it belongs to an operator.
 fn complete(context: &Context) -> Result<()> {
     if queue::current() > 0 { context.synchronize() } else { Ok(()) }
 }

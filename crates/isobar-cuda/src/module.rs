@@ -1,9 +1,9 @@
 //! Kernels on a GPU.
 //!
-//! A kernel is compiled by itself, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver
-//! request those of their steps when they are made, so that they are compiled at the same time, and no others are. Machine code
-//! is loaded when all requested kernels are awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch.
-//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs. It stays loaded for later solvers of the process.
+//! A kernel is compiled separately, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver request those of
+//! their steps when they are made, so that these are compiled at the same time, and no others are. Machine code is loaded when all requested kernels are
+//! awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch. A kernel that is first requested while an iteration is
+//! noted (see [`crate::iterate`]) is loaded when that runs. It stays loaded for later solvers of the process.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -93,7 +93,7 @@ impl Module {
 
     fn code_of_process(&self, name: &'static str) -> Arc<Code> {
         let mut all = lock(&self.all);
-        // What prevented the compilation may have been put right since.
+        // A failed compilation is tried again, because the user may have installed the compiler since.
         all.retain(|code| code.name != name || !code.has_failed());
         if let Some(code) = all.iter().find(|code| code.name == name) {
             return Arc::clone(code);
@@ -137,7 +137,7 @@ impl Modules {
             if code.is_needed.load(Ordering::Relaxed) {
                 code.function()?;
             } else if code.is_done() {
-                // Whoever needs it after all will be told of an error.
+                // A solver that needs the kernel later gets the error then.
                 let _ = code.function();
             }
         }

@@ -6,7 +6,7 @@ use isobar_core::layout::Layout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) rank: usize,
-    /// Whether it is beyond the end of a periodic direction.
+    /// Whether the neighbour is beyond the end of a periodic direction.
     pub(crate) is_around: bool,
 }
 

@@ -88,7 +88,7 @@ impl Nvrtc {
         let (source, file) = (text(source)?, text(name)?);
         let names = HEADERS.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>>>()?;
         let texts = HEADERS.iter().map(|(_, header)| text(header)).collect::<Result<Vec<_>>>()?;
-        // From 13.0 on it has a cache of its own, which many processes share; ours is enough.
+        // NVRTC 13.0 and later have a cache that many processes share; isobar's own cache is enough.
         let no_cache = (self.version() >= (13, 0)).then_some("--no-cache");
         let options = options.iter().map(String::as_str).chain(no_cache).map(text).collect::<Result<Vec<_>>>()?;
         let pointers = |strings: &[CString]| strings.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();

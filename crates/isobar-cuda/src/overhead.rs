@@ -1,13 +1,14 @@
-//! The memory that CUDA takes beside vectors and coefficients.
+//! The memory that CUDA takes besides vectors and coefficients.
 
 use isobar_core::build::Overhead;
 use isobar_core::stencil::orientation::Orientation;
 
 use crate::vector::MOST_ROWS;
 
-/// An array passes through GPU memory in double precision; conjugate gradients advance p, and sweeps u, from one vector to another; lines
-/// keep the reciprocals of their pivots, Galerkin levels their diagonals, and incomplete factorisations what tiles hand on; and
-/// Galerkin levels are made in 9.6 vectors in double precision ([`galerkin`](crate::galerkin)). Jacobi's method reads stored faces.
+/// The memory that this back end takes. An array passes through GPU memory in double precision; conjugate gradients advance p, and sweeps
+/// u, from one vector to another; lines keep the reciprocals of their pivots, Galerkin levels their diagonals, and incomplete
+/// factorisations the values that tiles exchange; Galerkin levels are computed in 9.6 vectors in double precision
+/// ([`galerkin`](crate::galerkin)). Jacobi's method reads stored faces.
 pub const OVERHEAD: Overhead = Overhead {
     is_apart: true,
     threads: [0; 2],
@@ -27,7 +28,7 @@ pub const OVERHEAD: Overhead = Overhead {
         longest_shared: 512,
         most_rows: MOST_ROWS,
         has_rows_of_factors: false,
-        // Not measured.
+        // A value of 1 because it is not measured.
         strong_lines: 1.0,
     },
     stores_faces: true,

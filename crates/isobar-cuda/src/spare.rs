@@ -1,4 +1,5 @@
-//! Memory that solvers of this process gave back, kept for the next ones: the driver takes 50 µs for an allocation, and as long to free it.
+//! This module keeps memory that solvers of this process returned, for the next ones: an allocation by the driver takes 50 µs, and freeing
+//! it as long.
 
 use std::sync::Mutex;
 

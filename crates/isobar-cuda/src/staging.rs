@@ -92,8 +92,8 @@ impl Context {
 const PIECE: usize = 1 << 20;
 /// Pieces per lane: some for the GPU, one for the host.
 const PIECES: usize = 3;
-/// Largest number of copying threads. On 16 cores beside an H100, b and x of 256³ cells to the GPU and back took some 14 ms by 8,
-/// and 12 by 12 and by 16, most of it for pages of x that are touched for the first time. Their pinned memory takes some 0.3 ms a MB to make, once a process.
+/// Largest number of copying threads. On 16 cores with an H100, b and x of 256³ cells to the GPU and back took some 14 ms with 8, and 12 with 12 and with
+/// 16, most of it for pages of x that are touched for the first time. To make their pinned memory takes some 0.3 ms per MB, once per process.
 const LANES: usize = 12;
 
 /// The resources of one copying thread.
@@ -177,9 +177,9 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Smaller arrays gain nothing from several lanes. B
+    /// The size below which arrays gain nothing from several lanes. B
     const WORTH_IT: usize = 8 << 20;
-    /// Smaller arrays do not justify making the lanes. B
+    /// The size below which arrays do not justify making the lanes. B
     const WORTH_MAKING: usize = 16 << 20;
 
     fn new(gpu: &'static Gpu) -> Result<Self> {
@@ -277,7 +277,7 @@ fn with_lanes<R>(
     if bytes < if lock(&context.lanes).is_some() { Lanes::WORTH_IT } else { least } {
         return Ok(None);
     }
-    // Not while other solvers wait for the threads.
+    // Synchronise before the copy threads are locked, so that other solvers do not wait for this stream.
     context.synchronize()?;
     let mut lanes = lock(&context.lanes);
     let lanes = match &mut *lanes {

@@ -7,8 +7,8 @@ use isobar_core::prelude::{Error, Layout, Precision, Real, Result, Shape};
 
 use crate::{Buffer, Context, Pointer};
 
-/// Number of zeros before the first element and after the last, halo rows included: positions beside the outermost columns may be
-/// read.
+/// Number of zeros before the first element and after the last, halo rows included: positions next to the outermost columns may
+/// be read.
 const GUARD: usize = 64;
 /// Largest number of rows: kernels use two blocks per row in a grid dimension of at most 65535.
 pub(crate) const MOST_ROWS: usize = 32_767;

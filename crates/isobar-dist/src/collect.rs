@@ -1,4 +1,4 @@
-//! Arrays of a whole grid, collected from the rows of each rank.
+//! This module collects arrays of a whole grid from the rows of each rank.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use isobar_core::real::{bytes_of, bytes_of_mut};
 use crate::communicator::{COLLECTIVE, Communicator, Message};
 use crate::slabs::Slabs;
 
-/// Collects the rows of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order, of which every rank has
-/// its own.
+/// Collects the rows of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order. Every rank passes such an
+/// array; only its own rows need values.
 ///
 /// # Errors
 /// [`Error::Shape`] for an array of another size; those of [`Slabs::new`] and [`Communicator::gather`].
@@ -35,13 +35,13 @@ pub fn gather(world: &dyn Communicator, u: &mut [f64], shape: Shape) -> Result<(
     Ok(())
 }
 
-/// Returns the places of the rows of a slab in an array of the whole grid, layer by layer.
+/// Returns the ranges that the rows of a slab have in an array of the whole grid, layer by layer.
 fn layers(Slab { first, beyond }: Slab, Shape { nx, ny, nz }: Shape) -> impl Iterator<Item = Range<usize>> {
     (0..nz).map(move |k| nx * (first + ny * k)..nx * (beyond + ny * k))
 }
 
-/// Collects layers of a grid, whole ones, on the ranks that are to have them, `wanted[rank]`, from the rows of each, `own`, which
-/// are (nz, rows, nx) in C order. Returns this rank's, (layers, ny, nx).
+/// Redistributes a grid from rows to whole layers: rank r gets the layers `wanted[r]`. `own` has this rank's rows, (nz, rows, nx) in
+/// C order. Returns this rank's layers, (layers, ny, nx).
 ///
 /// # Errors
 /// [`Error::Shape`] for another number of values, of ranks, or other layers; those of [`Slabs::new`] and [`Communicator::exchange`].
@@ -110,7 +110,7 @@ mod tests {
         let shape = Shape::new(7, 11, 4);
         let value = |n: usize| (n % shape.nx + 10 * (n / shape.nx)) as f64;
         let cells = |layers: Range<usize>| (layers.start * 77..layers.end * 77).map(value).collect::<Vec<f64>>();
-        // Different numbers of layers, and none.
+        // Different numbers of layers, and ranks without any.
         let layers = [1..4, 0..0, 0..1, 2..3, 0..0, 0..4];
         let all = crate::threads::run(6, |world| {
             let slab = Slabs::new(shape, 6)?.of(world.rank());

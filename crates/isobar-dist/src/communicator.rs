@@ -11,13 +11,13 @@ use crate::told::{Tell, Told};
 /// A message from one rank to another and one back. An empty slice is no message.
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// The other rank.
+    /// The other rank's number.
     pub peer: usize,
     /// Tells messages of one exchange between two ranks apart.
     pub tag: u32,
     /// The bytes for the other rank.
     pub send: &'a [u8],
-    /// Where what it sends goes; of exactly that length.
+    /// The buffer for the bytes that the other rank sends, of exactly their length.
     pub receive: &'a mut [u8],
 }
 
@@ -25,31 +25,31 @@ pub struct Message<'a> {
 ///
 /// All ranks make the same calls in the same order.
 pub trait Communicator: Debug + Send + Sync + 'static {
-    /// The number of this rank, from 0.
+    /// Returns the number of this rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     fn size(&self) -> usize;
 
-    /// Sends and receives messages, all at the same time, and returns when those to be received have come. While they are under
-    /// way `meanwhile` is called, once, which uses none of what is received and does not change what is sent.
+    /// Sends and receives messages, all at the same time, and returns when those to be received have arrived. In the meantime it
+    /// calls `meanwhile` once, which may neither read what is received nor change what is sent.
     ///
     /// # Errors
-    /// [`Error::Device`] where another rank has failed, or the transport does.
+    /// [`Error::Device`] if another rank or the transport has failed.
     fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()>;
 
-    /// [`Communicator::exchange_while`] with nothing to do meanwhile.
+    /// Calls [`Communicator::exchange_while`] with nothing to do meanwhile.
     fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
         self.exchange_while(messages, &mut nothing)
     }
 
-    /// Collects what every rank has, `counts[rank]` bytes of it, one after another in `all`.
+    /// Collects on every rank what all ranks have: `counts[rank]` bytes of each, one after another in `all`.
     ///
-    /// By Bruck's algorithm: in ⌈log₂ size⌉ rounds, in each of which ranks send all that they have so far, so that who waits
-    /// always waits for one rank, and knows for which.
+    /// Uses Bruck's algorithm: ⌈log₂ size⌉ rounds, in each of which ranks send all that they have so far. A waiting rank always
+    /// waits for one known rank.
     ///
     /// # Errors
-    /// As [`Communicator::exchange`]; [`Error::Device`] for slices of other lengths.
+    /// The errors of [`Communicator::exchange`]; [`Error::Device`] for slices of other lengths.
     fn all_gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         let total: usize = counts.iter().sum();
@@ -58,7 +58,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
             return Err(Error::Device { device: format!("rank {rank} of {size}"), message });
         }
         let bytes = |blocks: std::ops::Range<usize>| -> usize { blocks.map(|n| counts[(rank + n) % size]).sum() };
-        // This rank's, and those of the ranks after it.
+        // The bytes of this rank, then those of the ranks after it.
         let mut held = vec![0; total];
         held[..mine.len()].copy_from_slice(mine);
         let mut blocks = 1;
@@ -80,33 +80,34 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Collects what every rank has, as much of it on each, one after another.
+    /// Collects on every rank what all ranks have, equally many bytes of each, one after another.
     fn all_gather_equal(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let mut all = vec![0; self.size() * mine.len()];
         self.all_gather(mine, &vec![mine.len(); self.size()], &mut all)?;
         Ok(all)
     }
 
-    /// Says whether this rank computes and exchanges by turns from now on: one that then does neither for long is found to hang.
+    /// Sets whether this rank alternates between computing and exchanging from now on: if it then does neither for long, it is
+    /// reported to hang.
     fn set_iterating(&self, _is_iterating: bool) {}
 
-    /// Begins what all ranks do together, and says so; or that it is a part of what they do already.
+    /// Begins a collective operation; returns false within another one.
     fn begin(&self) -> bool {
         true
     }
 
-    /// Ends what all ranks have done together: `mine` is what went wrong on this one. Returns the failure of the first rank that has
-    /// one, and that rank, when all know it, and nothing is under way between them any more; nothing where all is well, or where
-    /// that failure is this rank's own. A transport that cannot tell others says nothing.
+    /// Ends a collective operation; `mine` is the failure of this rank. When all ranks know of all failures and no message is under
+    /// way, it returns the first rank's failure and number; nothing if there is none, or if it is this rank's own. A transport that
+    /// cannot report failures returns nothing.
     fn settle(&self, _mine: Option<Told>) -> Option<(usize, Told)> {
         None
     }
 
-    /// Ends the whole job, as far as a transport can: a rank that waits for this one must not wait for ever. Where that ends
-    /// this process too, it does not return.
+    /// Ends the whole job, as far as a transport can, so that no rank waits for this one for ever. It does not return if that ends
+    /// this process too.
     fn abort(&self, why: &str);
 
-    /// values = the sums of all ranks' values, in the order of ranks, the same on all
+    /// Replaces values by the sums of all ranks' values, added in the order of ranks, the same on all.
     fn sum(&self, values: &mut [f64]) -> Result<()> {
         /// Numbers of all ranks that fit on the stack.
         const FEW: usize = 128;
@@ -129,7 +130,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Gives all ranks what rank 0 has.
+    /// Copies the data of rank 0 to all ranks.
     fn broadcast(&self, data: &mut [u8]) -> Result<()> {
         if self.rank() > 0 {
             return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: &[], receive: data }]);
@@ -138,7 +139,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         self.exchange(&mut (1..self.size()).map(message).collect::<Vec<_>>())
     }
 
-    /// Collects what every rank has at rank 0, `counts[rank]` bytes of it, one after another in `all`, which is empty elsewhere.
+    /// Collects on rank 0 what all ranks have: `counts[rank]` bytes of each, one after another in `all`, which is empty elsewhere.
     fn gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
         if self.rank() > 0 {
             return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: mine, receive: &mut [] }]);
@@ -157,7 +158,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         self.exchange(&mut messages)
     }
 
-    /// Returns when all ranks have come here.
+    /// Returns when all ranks have called it.
     fn barrier(&self) -> Result<()> {
         let size = self.size();
         let mut all = vec![0; size];
@@ -165,7 +166,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     }
 }
 
-/// The tag of messages that make up what all ranks do together.
+/// The tag of the messages of collective operations.
 pub const COLLECTIVE: u32 = 1000;
 
 /// Returns a hash of bytes that is the same on every machine, FNV-1a.
@@ -173,8 +174,8 @@ pub fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Agrees on whether all ranks have got so far: where one has not, all get its error, which names it; the first of several, and
-/// that of all without a name where it is the same.
+/// Returns an error on all ranks if any rank has one: that of the first rank, with its name, or the error itself if all ranks have
+/// the same.
 ///
 /// # Errors
 /// The error that all ranks get; those of [`Communicator::exchange`].
@@ -182,7 +183,7 @@ pub fn agree<R>(world: &dyn Communicator, mine: Result<R>) -> Result<R> {
     if world.size() == 1 {
         return mine;
     }
-    // Its kind, and its words.
+    // The error's kind and message.
     let mut text = mine.as_ref().err().map(|error| error.tell().to_bytes()).unwrap_or_default();
     let mut lengths = vec![0.0; world.size()];
     lengths[world.rank()] = text.len() as f64;

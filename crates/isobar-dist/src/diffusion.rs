@@ -8,8 +8,8 @@ use crate::part::PartBackend;
 use crate::ranks::Ranks;
 use crate::slabs::Slabs;
 
-/// Chooses a solver on ranks by [`of_diffusion`]. `has_points_above_lines` tells whether these devices divide the levels of the hybrid
-/// smoother.
+/// Chooses a solver on ranks by [`of_diffusion`]. `has_points_above_lines` states whether these devices divide the levels of the
+/// hybrid smoother.
 pub fn choice<B: PartBackend>(
     backend: &B,
     ranks: &Ranks,

@@ -5,9 +5,9 @@ use isobar_core::prelude::{Colour, Layout, Real};
 /// The cells of one colour in the row at one edge of a subdomain, and in the halo beyond it.
 #[derive(Debug)]
 pub struct Edge<'a, T> {
-    /// Whether the neighbour has the rows after the last one, not those before the first.
+    /// Whether the neighbour has the rows after this subdomain's last one; otherwise those before its first.
     pub is_after: bool,
-    /// The colour that they have in the larger grid.
+    /// The colour of these cells in the larger grid.
     pub colour: Colour,
     /// The numbers that the neighbour needs, a half plane with its padding.
     pub send: &'a [T],
@@ -15,14 +15,14 @@ pub struct Edge<'a, T> {
     pub receive: &'a mut [T],
 }
 
-/// A piece of the row at the end of a subdomain, which is the halo row of the next, where unknowns are visited in order.
+/// A piece of the last row of a subdomain, which is the halo row of the next one, for substitution that visits unknowns in order.
 #[derive(Debug)]
 pub struct Handed<'a, T> {
-    /// Whether subdomains take their turns from the first to the last, or from the last to the first.
+    /// Whether subdomains compute in order from the first to the last; otherwise from the last to the first.
     pub upwards: bool,
-    /// The numbers that the next subdomain needs; empty where there is nothing to send.
+    /// The numbers that the next subdomain needs; empty if there is nothing to send.
     pub send: &'a [T],
-    /// Room for those that the subdomain before has sent; empty where nothing comes.
+    /// The buffer for what the previous subdomain has sent; empty if there is nothing to receive.
     pub receive: &'a mut [T],
 }
 

@@ -1,8 +1,8 @@
-//! The levels of multigrid on several ranks.
+//! This module distributes the levels of multigrid over several ranks.
 //!
-//! A level is divided in the same places as the finer one, as long as these are between pairs of rows and slabs are thick
-//! enough. From there on every rank has the whole grid, and all do the same work on it: right-hand sides are gathered on the
-//! way down, and nothing needs to be sent on the way up.
+//! A level is divided at the same rows as the finer one, as long as these lie between pairs of rows and slabs are thick
+//! enough. On coarser levels every rank has the whole grid and does the same work as the others: right-hand sides are
+//! gathered on the way down, and nothing is sent on the way up.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,28 +13,28 @@ use isobar_core::real::{bytes_of, bytes_of_mut};
 use crate::part::{Link, PartBackend};
 use crate::slabs::{Slabs, too_thin};
 
-/// From a level that is divided to one that every rank has whole.
+/// The transfer from the last divided level to the first one that every rank holds completely.
 struct Gathering<B: PartBackend, T: Real> {
     backend: B,
-    /// Between this rank's subdomains.
+    /// The transfer between this rank's subdomains of both levels.
     part: Arc<dyn Transfer<B, T>>,
     coarse: Layout,
     gathered: Mutex<Gathered<B, T>>,
 }
 
-/// This rank's subdomain of a coarse level that is otherwise whole.
+/// This rank's subdomain of a coarse level that every rank holds completely.
 struct Gathered<B: PartBackend, T: Real> {
     f: B::Vector<T>,
     u: B::Vector<T>,
     slabs: Slabs,
-    /// Where subdomains pass through the host: this rank's, and all.
+    /// The host buffers, if subdomains pass through the host: this rank's rows, and all rows.
     staging: [Vec<T>; 2],
 }
 
 impl<B: PartBackend, T: Real> Gathered<B, T> {
     fn new(backend: &B, part: &Layout, whole: &Layout, slabs: Slabs) -> Result<Self> {
         let staged = if backend.exchanges_on_host() { [part.len(), whole.len()] } else { [0; 2] };
-        // The halo of u is taken out of the whole too.
+        // The halo of u is copied from the whole grid too.
         let (f, u) = (backend.zeros(part)?, backend.zeros(&part.with_own_halo())?);
         Ok(Self { f, u, slabs, staging: staged.map(|len| vec![T::ZERO; len]) })
     }
@@ -56,7 +56,8 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
     }
 }
 
-/// [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) of a device that may be one of several ranks.
+/// Implements [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) for a device that may be one of
+/// several ranks.
 pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<B>> {
     let Some(ranks) = backend.ranks() else { return Ok(Coarser { own: backend.clone(), alone: None }) };
     let slabs = ranks.slabs(fine)?;
@@ -66,7 +67,8 @@ pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small
     Ok(Coarser { own: backend.clone().with_ranks(Some(Arc::new(ranks.dividing(coarse, halved)))), alone })
 }
 
-/// [`LevelBackend::gathering`](isobar_core::operator::LevelBackend::gathering) of such a device.
+/// Implements [`LevelBackend::gathering`](isobar_core::operator::LevelBackend::gathering) for a device that may be one of
+/// several ranks.
 pub fn gathering<B: PartBackend, T: Real>(
     backend: &B,
     to_own: Arc<dyn Transfer<B, T>>,
@@ -80,7 +82,7 @@ pub fn gathering<B: PartBackend, T: Real>(
 
 impl<B: PartBackend, T: Real> Gathering<B, T> {
     fn gathered(&self) -> MutexGuard<'_, Gathered<B, T>> {
-        // Written as a whole before it is read.
+        // A poisoned lock does no harm: the vectors are overwritten completely before they are read.
         lock(&self.gathered)
     }
 

@@ -1,19 +1,18 @@
-//! Grids divided among several devices.
+//! This crate divides grids among several devices.
 //!
 //! A back end that can hold subdomains of a grid, [`PartBackend`], becomes one of several ranks by [`join`]: every rank has one, and all
-//! run the same solver on slabs of rows. Solvers do not know; a step fills the halo rows that it reads, and its sums are those of all
-//! ranks.
+//! run the same solver on slabs of rows. The solver itself does not change: a step fills the halo rows that it reads, and its sums are
+//! those of all ranks.
 //!
-//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes; [`together`] what they
-//!   all do or none,
-//! * [`Ranks`] a job as a back end knows it, [`Slabs`] which rank has which rows,
-//! * [`part`] what a back end offers, and how its halo rows are filled,
-//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank,
-//! * [`modes`] vertical modes, of whose problems every rank solves some,
-//! * [`diffusion`] what `auto` takes on ranks.
+//! * [`Communicator`] the interface of a transport: [`threads`] of one process, or [`mpi`] between processes; [`together`] collective
+//!   operations,
+//! * [`Ranks`] a job as a back end uses it, [`Slabs`] the rows of each rank,
+//! * [`part`] the interface of a back end with subdomains, and how its halo rows are filled,
+//! * [`levels`] the levels of multigrid: divided while slabs are thick enough, then whole on every rank,
+//! * [`modes`] vertical modes, whose problems are divided among the ranks,
+//! * [`diffusion`] what `auto` chooses on ranks.
 //!
-//! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
-//! arrives first.
+//! Sums are added in the order of ranks, whatever arrives first, so that all ranks have the same numbers and take the same decisions.
 
 mod collect;
 pub mod communicator;

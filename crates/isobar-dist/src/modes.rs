@@ -1,7 +1,7 @@
-//! Vertical modes on several ranks.
+//! This module distributes vertical modes over several ranks.
 //!
 //! Steps on the grid stay with a rank's rows. The modes' two-dimensional problems are independent: every rank solves those of some
-//! modes, on the whole grid and without any exchange. In between, all ranks send each other the projections of their rows, and the
+//! modes, on the whole grid and without communication. Before and after, the ranks exchange the projections of their rows and the
 //! solutions of their modes.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,17 +16,17 @@ use crate::communicator::Message;
 use crate::part::{Division, Link, PartBackend, Redivision};
 use crate::ranks::Ranks;
 
-/// Between a subdomain and the modes whose problems are this rank's.
+/// The transfer between a rank's rows and the modes that it solves.
 struct Redividing<B: PartBackend, T: Real, C: Real> {
     backend: B,
-    /// To all modes of this rank's rows.
+    /// The transfer between the grid and all modes, on this rank's rows.
     part: Arc<dyn ModalTransfer<B, T, C>>,
     /// The layout of this rank's modes.
     layout: Layout,
     divided: Mutex<Divided<B, C>>,
 }
 
-/// All modes of a rank's rows.
+/// The vectors of all modes on a rank's rows.
 struct Divided<B: PartBackend, C: Real> {
     g: B::Vector<C>,
     x: B::Vector<C>,
@@ -34,11 +34,12 @@ struct Divided<B: PartBackend, C: Real> {
     staging: Staging<C>,
 }
 
-/// Where modes pass through the host: half plane by half plane, the larger grid's red columns of a row before its black ones.
+/// The host buffers, if modes pass through the host: half plane by half plane, the larger grid's red columns of a row before its
+/// black ones.
 struct Staging<C> {
     /// All modes of this rank's rows.
     rows: Vec<C>,
-    /// The same, the modes of one rank after those of the other.
+    /// The same numbers, sorted by the rank that solves the mode.
     packed: Vec<C>,
     /// All rows of this rank's modes.
     layers: Vec<C>,
@@ -56,7 +57,7 @@ impl<B: PartBackend, C: Real> Divided<B, C> {
         })
     }
 
-    /// `to` = all rows of this rank's modes, of what g holds of all modes on all ranks
+    /// Redistributes g, all modes on the rows of each rank, to `to`: all rows of this rank's modes.
     fn collect(&mut self, backend: &B, to: &mut B::Vector<C>) -> Result<()> {
         if let Some(link) = backend.link() {
             return link.redivide(backend, &self.division, Redivision::ToLayers { rows: &self.g, layers: to });
@@ -75,7 +76,7 @@ impl<B: PartBackend, C: Real> Divided<B, C> {
         backend.write_rows(layers, Slab { first: 0, beyond: all_rows(division) }, to)
     }
 
-    /// x = all modes of this rank's rows, of what `from` holds of this rank's modes on all
+    /// Redistributes `from`, the modes of each rank, to x: all modes on this rank's rows.
     fn take(&mut self, backend: &B, from: &B::Vector<C>) -> Result<()> {
         if let Some(link) = backend.link() {
             return link.redivide(backend, &self.division, Redivision::ToRows { layers: from, rows: &mut self.x });
@@ -112,11 +113,11 @@ fn all_layers(division: &Division) -> usize {
     division.layers[division.layers.len() - 1]
 }
 
-/// Which part of a rank's packed rows has the layers of each rank, and which of its layers the rows of each; `lengths` of both.
+/// Returns the ranges of a rank's packed rows that hold the layers of each rank, and of its layers that hold the rows of each.
 fn pieces(division: &Division, rank: usize, packed: usize, layers: usize) -> [Vec<Range>; 2] {
     let ranks = 0..division.rows.len() - 1;
     let (a_layer, a_row) = (packed / all_layers(division), layers / all_rows(division));
-    // A rank without modes has a layer that stands for one.
+    // A rank without modes has one layer as a placeholder.
     let a_row = if layers_of(division, rank) == 0 { 0 } else { a_row };
     let piece = |starts: &[usize], other: usize, size: usize| starts[other] * size..starts[other + 1] * size;
     [
@@ -155,7 +156,7 @@ fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], re
 
 impl<B: PartBackend, T: Real, C: Real> Redividing<B, T, C> {
     fn divided(&self) -> MutexGuard<'_, Divided<B, C>> {
-        // Written as a whole before it is read.
+        // A poisoned lock does no harm: the vectors are overwritten completely before they are read.
         lock(&self.divided)
     }
 
@@ -246,7 +247,8 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
     }
 }
 
-/// [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) of a device that may be one of several ranks.
+/// Implements [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) for a device that may be one of several
+/// ranks.
 pub fn own_modes<B: PartBackend, T: Real, C: Real>(
     backend: &B,
     grid: Shape,
@@ -258,7 +260,7 @@ pub fn own_modes<B: PartBackend, T: Real, C: Real>(
     let (rank, size) = (ranks.rank(), ranks.size());
     let starts: Vec<usize> = (0..=size).map(|rank| count * rank / size).collect();
     let which = match starts[rank]..starts[rank + 1] {
-        // There is no grid without layers: a problem that nobody asks for, with the solution zero.
+        // No grid has zero layers: a rank without modes gets one problem that nobody uses, with the solution zero.
         none if none.is_empty() => count - 1..count,
         own => own,
     };

@@ -1,4 +1,4 @@
-//! Back ends whose vectors may be subdomains of a larger grid: what goes into and out of their halo rows.
+//! This module defines back ends whose vectors may be subdomains of a larger grid, and fills their halo rows.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use crate::edge::edges_of;
 pub use crate::edge::{Edge, Handed};
 use crate::ranks::Ranks;
 
-/// A back end whose vectors may be subdomains of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
-/// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo
-/// rows as on others; sums are those of all subdomains.
+/// A back end whose vectors may be subdomains of larger ones, with halo rows. Elementwise operations ([`clear`](Backend::clear),
+/// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo rows too;
+/// sums are those of all subdomains.
 pub trait PartBackend: Backend {
-    /// The way that such devices have to each other; [`NoLink`] for those that have none.
+    /// The type of direct links between such devices; [`NoLink`] if they have none.
     type Link: Link<Self>;
 
-    /// The ranks that this is one of; nothing where it is alone. On ranks operators are made of stencils of the whole grid, and act on
-    /// this rank's rows.
+    /// Returns the ranks that this device is one of; nothing if it is alone. On ranks, operators are made of stencils of the whole
+    /// grid and act on this rank's rows.
     fn ranks(&self) -> Option<&Arc<Ranks>>;
 
     /// Makes the device one of several ranks, or none of them. See [`join`](crate::join).
     #[must_use]
     fn with_ranks(self, ranks: Option<Arc<Ranks>>) -> Self;
 
-    /// The device by itself, for grids that every rank has whole.
+    /// Returns the device without its ranks, for grids that every rank holds completely.
     #[must_use]
     fn alone(&self) -> Self {
         self.clone().with_ranks(None)
     }
 
-    /// This device's way to those of the other ranks, where it has one: halo rows and sums then do not pass through the host.
+    /// Returns the direct link to the devices of other ranks, if there is one: halo rows and sums then do not pass through the host.
     fn link(&self) -> Option<&Self::Link> {
         None
     }
 
-    /// Whether anything is exchanged by way of the host.
+    /// Returns whether data pass through the host on their way between ranks.
     fn exchanges_on_host(&self) -> bool {
         self.ranks().is_some() && self.link().is_none()
     }
 
-    /// Receives what the rank before has sent, and sends to the next one; nothing where there are no others.
+    /// Receives what the previous rank has sent, and sends to the next one; does nothing without other ranks.
     fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
         let Some(ranks) = self.ranks() else { return Ok(()) };
         ranks.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
     }
 
-    /// Calls `exchange` with the edges of a vector that border on other parts, for the given colours of the larger grid.
+    /// Calls `exchange` with the edges of a vector that border on other subdomains, for the given colours of the larger grid.
     ///
     /// # Errors
     /// The errors of `exchange`; the errors of the device.
@@ -61,14 +61,14 @@ pub trait PartBackend: Backend {
     /// larger grid's red columns of a row before its black ones.
     fn read_rows<T: Real>(&self, x: &Self::Vector<T>, rows: Slab, to: &mut [T]) -> Result<()>;
 
-    /// Copies them back, to a vector that has room for them, halo rows included.
+    /// Copies rows, halo rows included, from the host to a vector that has them; the reverse of `read_rows`.
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Self::Vector<T>) -> Result<()>;
 
     /// Copies the rows of a subdomain, its halo included, from a vector of the whole grid.
     fn copy_part<T: Real>(&self, from: &Self::Vector<T>, to: &mut Self::Vector<T>) -> Result<()>;
 }
 
-/// [`Backend::fill_while`] of a device that may be one of several ranks, for a vector with this layout.
+/// Implements [`Backend::fill_while`] for a device that may be one of several ranks, for a vector with this layout.
 pub fn fill<B: PartBackend, T: Real>(
     backend: &B,
     of: &Layout,
@@ -94,7 +94,7 @@ pub fn fill<B: PartBackend, T: Real>(
     })
 }
 
-/// [`Backend::sum`] of a device that may be one of several ranks.
+/// Implements [`Backend::sum`] for a device that may be one of several ranks.
 pub fn sum<B: PartBackend>(backend: &B, of: &Layout, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()> {
     let Some(ranks) = backend.ranks().filter(|_| of.is_part()) else { return Ok(()) };
     if let Some(link) = backend.link() {
@@ -107,27 +107,27 @@ pub fn sum<B: PartBackend>(backend: &B, of: &Layout, sums: &[Scalar], scalars: &
     sums.iter().zip(values).try_for_each(|(&scalar, value)| backend.set(scalars, scalar, *value))
 }
 
-/// A grid divided among ranks in two ways: rank r has rows `rows[r]` to `rows[r + 1]`, or layers `layers[r]` to `layers[r + 1]`,
-/// which may be none.
+/// The two ways in which a grid is divided among ranks: rank r has rows `rows[r]` to `rows[r + 1]`, or layers `layers[r]` to `layers[r
+/// + 1]`, which may be none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// Where the rows of each begin, and where the last one's end.
+    /// The first row of each rank, and the end of the last one's.
     pub rows: Vec<usize>,
-    /// Where the layers of each begin, and where the last one's end.
+    /// The first layer of each rank, and the end of the last one's.
     pub layers: Vec<usize>,
 }
 
-/// From one of the two ways to the other, with the vectors of this rank.
+/// A redistribution from rows to layers, or back, with the vectors of this rank.
 #[derive(Debug)]
 pub enum Redivision<'v, V> {
-    /// From all layers of its rows to all rows of its layers.
+    /// The redistribution from all layers of a rank's rows to all rows of its layers.
     ToLayers {
         /// The source.
         rows: &'v V,
         /// The target.
         layers: &'v mut V,
     },
-    /// Back.
+    /// The redistribution in the other direction.
     ToRows {
         /// The source.
         layers: &'v V,
@@ -137,7 +137,7 @@ pub enum Redivision<'v, V> {
 }
 
 impl<V> Redivision<'_, V> {
-    /// The vector of its rows, that of its layers, and whether the second is written.
+    /// Returns the vector of the rank's rows, that of its layers, and whether the second is written.
     pub fn vectors(&self) -> ([&V; 2], bool) {
         match self {
             Self::ToLayers { rows, layers } => ([rows, layers], true),
@@ -146,15 +146,15 @@ impl<V> Redivision<'_, V> {
     }
 }
 
-/// How devices reach each other by themselves. All ranks make the same calls in the same order.
+/// A direct link between the devices of several ranks. All ranks make the same calls in the same order.
 pub trait Link<B: PartBackend>: Send + Sync + 'static {
-    /// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
+    /// Fills the halo of a vector, for the given colours of the larger grid, with the neighbours' values.
     fn fill<T: Real>(&self, backend: &B, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()>;
 
-    /// Scalars = their sums over all ranks, added in the order of ranks.
+    /// Replaces scalars by their sums over all ranks, added in the order of ranks.
     fn sum(&self, backend: &B, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()>;
 
-    /// whole = the parts of all ranks, of which rank r has rows `starts[r]` to `starts[r + 1]`.
+    /// Gathers the subdomains of all ranks in `whole`; rank r has rows `starts[r]` to `starts[r + 1]`.
     fn gather<T: Real>(
         &self,
         backend: &B,
@@ -167,7 +167,7 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
     fn redivide<T: Real>(&self, backend: &B, division: &Division, change: Redivision<'_, B::Vector<T>>) -> Result<()>;
 }
 
-/// No way but through the host.
+/// The link of devices that exchange through the host only.
 #[derive(Debug)]
 pub enum NoLink {}
 
@@ -189,7 +189,7 @@ impl<B: PartBackend> Link<B> for NoLink {
     }
 }
 
-/// [`PartBackend::edges`] of a vector in host memory: all its entries, halo included.
+/// Implements [`PartBackend::edges`] for a vector in host memory: all its entries, halo rows included.
 ///
 /// # Errors
 /// The errors of `exchange`.
@@ -207,7 +207,7 @@ pub fn edges<T: Real>(
     }
 }
 
-/// [`PartBackend::copy_part`] of vectors in host memory: all their entries, halo rows included.
+/// Implements [`PartBackend::copy_part`] for vectors in host memory: all their entries, halo rows included.
 pub fn copy_part<T: Real>(from: &[T], part: &Layout, to: &mut [T]) {
     let half_plane = part.half_plane();
     for (n, to) in to.chunks_exact_mut(half_plane).enumerate() {
@@ -219,7 +219,7 @@ pub fn copy_part<T: Real>(from: &[T], part: &Layout, to: &mut [T]) {
     }
 }
 
-/// Where each half plane of some rows of the larger grid lies in a vector, in their order.
+/// Returns where each half plane of some rows of the larger grid begins in a vector, in their order.
 fn half_planes(layout: &Layout, rows: Slab) -> impl Iterator<Item = usize> + use<> {
     let layout = *layout;
     (rows.first..rows.beyond).flat_map(move |row| {
@@ -230,7 +230,7 @@ fn half_planes(layout: &Layout, rows: Slab) -> impl Iterator<Item = usize> + use
     })
 }
 
-/// [`PartBackend::read_rows`] of a vector in host memory: all its entries, halo rows included.
+/// Implements [`PartBackend::read_rows`] for a vector in host memory: all its entries, halo rows included.
 pub fn read_rows<T: Real>(layout: &Layout, entries: &[T], rows: Slab, to: &mut [T]) {
     let half_plane = layout.half_plane();
     for (to, start) in to.chunks_exact_mut(half_plane).zip(half_planes(layout, rows)) {
@@ -238,7 +238,7 @@ pub fn read_rows<T: Real>(layout: &Layout, entries: &[T], rows: Slab, to: &mut [
     }
 }
 
-/// [`PartBackend::write_rows`] of a vector in host memory: all its entries, halo rows included.
+/// Implements [`PartBackend::write_rows`] for a vector in host memory: all its entries, halo rows included.
 pub fn write_rows<T: Real>(layout: &Layout, from: &[T], rows: Slab, entries: &mut [T]) {
     let half_plane = layout.half_plane();
     for (from, start) in from.chunks_exact(half_plane).zip(half_planes(layout, rows)) {
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Parts of a grid, wherever they begin, hand over the right cells, and take them up in the right places.
+    /// Checks that subdomains of a grid, wherever they begin, send the right cells and store received ones in the right places.
     #[test]
     fn rows_and_edges_are_those_of_the_larger_grid() {
         let whole = Shape::new(9, 7, 3);

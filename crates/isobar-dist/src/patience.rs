@@ -1,22 +1,22 @@
-//! How long a rank may be silent.
+//! This module defines how long a rank may be silent.
 
 use std::time::{Duration, Instant};
 
 use isobar_core::error::{Error, Result};
 
-/// Seconds that a rank may give no sign of life, if the user says.
+/// The environment variable with the time that a rank may be silent. s
 const VARIABLE: &str = "ISOBAR_RANK_TIMEOUT";
-/// s
+/// The default time that a rank may be silent. s
 const DEFAULT: f64 = 20.0;
-/// The time between two looks at the clock counts as this at most: a machine that was suspended has not waited.
+/// The largest step that is counted between two readings of the clock: a suspended machine has not waited.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
-/// A process that has used this share of the time that has passed is at work.
+/// The share of elapsed time that a working process spends on a processor at least.
 const AT_WORK: f64 = 0.01;
 
-/// How long a rank may give no sign of life; nothing where the user wants none to be watched.
+/// Returns the time that a rank may be silent, or nothing if the user wants no limit.
 ///
 /// # Errors
-/// [`Error::Invalid`] for what is no number of seconds.
+/// [`Error::Invalid`] if the variable is not a number of seconds.
 pub(crate) fn limit() -> Result<Option<Duration>> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Some(Duration::from_secs_f64(DEFAULT))) };
     let seconds: Option<f64> = text.to_str().and_then(|text| text.trim().parse().ok());
@@ -31,12 +31,12 @@ pub(crate) fn limit() -> Result<Option<Duration>> {
     }
 }
 
-/// The remedy for a rank that hangs, for a message.
+/// Returns the remedy for a rank that hangs, for a message.
 pub(crate) fn remedy(limit: Duration) -> String {
     format!("{VARIABLE}={} would allow it more than {} s, 0 any time", 3.0 * limit.as_secs_f64(), limit.as_secs_f64())
 }
 
-/// Time that this process has lived through.
+/// The clock of the time during which this process was not suspended.
 #[derive(Debug)]
 pub(crate) struct Lived {
     seen: Instant,
@@ -47,18 +47,18 @@ impl Lived {
         Self { seen: Instant::now() }
     }
 
-    /// Since it was asked last.
+    /// Returns the time since the last call, at most `LONGEST_STEP`.
     pub(crate) fn step(&mut self) -> Duration {
         let now = Instant::now();
         now.duration_since(std::mem::replace(&mut self.seen, now)).min(LONGEST_STEP)
     }
 }
 
-/// How long this process has been idle.
+/// The timer of how long this process has been idle.
 #[derive(Debug)]
 pub(crate) struct Idle {
     lived: Lived,
-    /// Processor time. s
+    /// The processor time at the last observation. s
     used: f64,
     idle: Duration,
 }
@@ -68,7 +68,8 @@ impl Idle {
         Self { lived: Lived::new(), used: processor_seconds(), idle: Duration::ZERO }
     }
 
-    /// How long it has computed nothing, asked every now and then; `is_expected` says whether it should have.
+    /// Returns how long the process has computed nothing; to be called at intervals. `is_expected` states whether it
+    /// should have computed.
     pub(crate) fn observe(&mut self, is_expected: bool) -> Duration {
         let (step, before) = (self.lived.step(), self.used);
         self.used = processor_seconds();
@@ -78,7 +79,7 @@ impl Idle {
     }
 }
 
-/// Processor time that all threads of this process have used; where that is unknown it grows for ever. s
+/// Returns the processor time that all threads of this process have used, or infinity if it is unknown. s
 #[cfg(unix)]
 fn processor_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

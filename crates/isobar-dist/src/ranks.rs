@@ -1,4 +1,4 @@
-//! The ranks of a job, as a back end knows them.
+//! This module describes the ranks of a job to a back end.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use crate::communicator::{Communicator, Message};
 use crate::edge::{Edge, Handed};
 use crate::slabs::{Slabs, too_thin};
 
-/// The tag of what is handed on, beside those of the colours.
+/// The tag of messages of pipelined substitution; smaller tags are those of the colours.
 const HANDED: u32 = 2;
-/// The first tag of messages that say which way they go.
+/// The first tag of messages whose tags contain their direction.
 const DIRECTED: u32 = 8;
 
 /// The ranks that share a grid, seen by one of them: each has consecutive rows.
 #[derive(Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    /// A grid of multigrid that is divided in the same places as the finer one.
+    /// A grid of multigrid that is divided at the same rows as the finer one.
     coarser: Option<(Shape, Slabs)>,
 }
 
@@ -26,17 +26,17 @@ impl Ranks {
         Self { world, coarser: None }
     }
 
-    /// The job.
+    /// Returns the job's communicator.
     pub fn world(&self) -> &Arc<dyn Communicator> {
         &self.world
     }
 
-    /// The number of this rank, from 0.
+    /// Returns the number of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.world.size()
     }
@@ -44,7 +44,7 @@ impl Ranks {
     /// Returns how the rows of a grid are divided.
     ///
     /// # Errors
-    /// As [`Slabs::new`].
+    /// The errors of [`Slabs::new`].
     pub fn slabs(&self, shape: Shape) -> Result<Slabs> {
         match &self.coarser {
             Some((grid, slabs)) if *grid == shape => Ok(slabs.clone()),
@@ -60,19 +60,19 @@ impl Ranks {
     /// Returns how the rows of a grid with Galerkin levels are divided.
     ///
     /// # Errors
-    /// As [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) where a pair of rows is divided.
+    /// The errors of [`Slabs::new`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) if a pair of rows is divided.
     pub fn pairs_of_rows(&self, grid: Shape) -> Result<Slabs> {
         let slabs = self.slabs(grid)?;
         if slabs.halved().is_none() { Err(too_thin(grid.ny, self.size())) } else { Ok(slabs) }
     }
 
-    /// [`Backend::shares`](isobar_core::backend::Backend::shares).
+    /// Implements [`Backend::shares`](isobar_core::backend::Backend::shares).
     pub fn shares(&self, grid: Shape) -> Option<Shares> {
         Some(self.slabs(grid).ok()?.shares())
     }
 
-    /// Marks this rank as one that computes and exchanges in turn, as long as the guard lives: one that then does neither for long is
-    /// found to hang.
+    /// Marks this rank as one that alternates between computing and exchanging, as long as the guard lives: if it then does neither for
+    /// long, it is reported to hang.
     pub fn watch(&self) -> Watched<'_> {
         self.world.set_iterating(true);
         Watched(&*self.world)
@@ -89,7 +89,7 @@ impl Ranks {
                 messages.push(Message { peer, tag: colour, send, receive });
                 continue;
             }
-            // In a periodic direction of two subdomains the same rank is on both sides: tags say which way messages go.
+            // In a periodic direction of two subdomains the same rank is on both sides, so tags contain the direction of messages.
             let tag = |is_after: bool| DIRECTED + 2 * u32::from(is_after) + colour;
             messages.push(Message { peer, tag: tag(*is_after), send, receive: &mut [] });
             messages.push(Message { peer, tag: tag(!*is_after), send: &[], receive });
@@ -97,7 +97,7 @@ impl Ranks {
         self.world.exchange_while(&mut messages, meanwhile)
     }
 
-    /// [`PartBackend::hand_on`](crate::PartBackend::hand_on). What is sent in one call the neighbour receives in one call.
+    /// Implements [`PartBackend::hand_on`](crate::PartBackend::hand_on). What one call sends, the neighbour receives in one call.
     pub(crate) fn hand_on(&self, Handed { upwards, send, receive }: Handed<'_, u8>) -> Result<()> {
         let rank = self.rank();
         let peer = |is_next: bool| if is_next { rank + 1 } else { rank - 1 };
@@ -112,11 +112,11 @@ impl Ranks {
     }
 }
 
-/// A rank that computes and exchanges in turn.
+/// A guard that marks a rank as alternating between computing and exchanging.
 pub struct Watched<'w>(&'w dyn Communicator);
 
 impl Watched<'_> {
-    /// Does something that may take any time, as a caller's function may.
+    /// Runs work that may take any time, as a caller's function may, without being reported to hang.
     pub fn pause<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.set_iterating(false);
         let result = work();

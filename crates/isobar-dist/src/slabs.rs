@@ -1,25 +1,26 @@
-//! Which rank has which rows.
+//! This module divides the rows of a grid among ranks.
 
 use isobar_core::prelude::{Error, Result, Shape, Shares, Slab};
 
-/// The largest slab has at most so many times as many rows as it would have evenly.
+/// The largest ratio of the largest slab's rows to those of an even division.
 const UNEVENNESS: f64 = 1.2;
 /// A slab of fewer rows is not worth its exchanges.
 const FEWEST_ROWS: usize = 4;
 
-/// The rows of a grid, divided among ranks: consecutive ones each, as many as the others or a few more or less.
+/// The slabs of consecutive rows that the ranks have, of about equal size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slabs {
-    /// Where the rows of each begin, and where the last one's end.
+    /// The first row of each rank, and the end of the last one's.
     starts: Vec<usize>,
 }
 
 impl Slabs {
-    /// For so many ranks. Slabs begin at multiples of a power of two, so that coarser grids can be divided in the same places:
-    /// of that which leaves the largest slab the least to do in a cycle of multigrid.
+    /// Divides the rows of a grid among ranks. Slabs begin at multiples of a power of two, so that coarser grids can be
+    /// divided in the same places; of these powers it takes the one for which the largest slab has the least work in a cycle
+    /// of multigrid.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where there are more ranks than rows.
+    /// [`Error::Invalid`] if there are more ranks than rows.
     pub fn new(shape: Shape, ranks: usize) -> Result<Self> {
         let rows = shape.ny;
         if rows < ranks {
@@ -37,7 +38,7 @@ impl Slabs {
             Self { starts: (0..=ranks).map(|rank| (blocks * rank / ranks * block).min(rows)).collect() }
         };
         let powers = (1..usize::BITS).take_while(|power| rows.div_ceil(1 << power) >= ranks);
-        // Methods without coarser grids have nothing from an uneven division.
+        // An uneven division has no advantage for methods without coarser grids.
         let is_even = |power: &u32| {
             let even = rows as f64 / ranks as f64;
             *power == 1 || in_blocks(1 << power).largest() as f64 <= UNEVENNESS * even + 1.0
@@ -49,8 +50,8 @@ impl Slabs {
         in_blocks(best.map_or(1, |(_, power)| 1 << power))
     }
 
-    /// The work of the largest slab in a cycle of multigrid, relative to all work on the finest grid: its share of the
-    /// levels that are divided, and all of the others.
+    /// Returns the work of the largest slab in a cycle of multigrid, relative to all work on the finest grid: its share of the
+    /// divided levels, and all of the others.
     fn work(&self) -> f64 {
         let share = |slabs: &Self| slabs.largest() as f64 / slabs.starts[slabs.ranks()] as f64;
         let (mut work, mut cells) = (share(self), 0.25);
@@ -78,7 +79,7 @@ impl Slabs {
         Shares { slabs: self.ranks(), rows: [self.smallest(), self.largest()] }
     }
 
-    /// Where the rows of each rank begin, and their end.
+    /// Returns the first row of each rank, and the end of the last one's.
     pub fn starts(&self) -> &[usize] {
         &self.starts
     }
@@ -88,20 +89,20 @@ impl Slabs {
         self.starts.len() - 1
     }
 
-    /// The rows of a rank.
+    /// Returns the rows of a rank.
     pub fn of(&self, rank: usize) -> Slab {
         Slab { first: self.starts[rank], beyond: self.starts[rank + 1] }
     }
 
-    /// The division of a grid that is half as fine; nothing where a pair of rows is divided.
+    /// Returns the division of a grid that is half as fine; nothing if a pair of rows is divided.
     pub fn halved(&self) -> Option<Self> {
         let last = self.ranks();
         let is_even = self.starts[..last].iter().all(|start| start.is_multiple_of(2));
         is_even.then(|| Self { starts: self.starts.iter().map(|start| start.div_ceil(2)).collect() })
     }
 
-    /// Whether a coarse level of these slabs is divided: where every slab is worth its exchanges, and the next coarser one
-    /// could be divided too.
+    /// Returns whether a coarse level of these slabs is divided: every slab is worth its communication, and the next coarser
+    /// level could be divided too.
     pub fn stay_divided(&self) -> bool {
         self.halved().is_some() && self.starts.windows(2).all(|slab| slab[1] - slab[0] >= FEWEST_ROWS)
     }

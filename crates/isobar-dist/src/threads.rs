@@ -9,7 +9,7 @@ use isobar_core::team::lock;
 
 use crate::communicator::{Communicator, Message};
 
-/// One of several threads.
+/// The communicator of one of several threads.
 #[derive(Clone)]
 pub struct Threads {
     rank: usize,
@@ -18,7 +18,7 @@ pub struct Threads {
 
 struct Shared {
     mailboxes: Vec<Mailbox>,
-    /// Which rank failed first, and why.
+    /// The rank that failed first, and its error.
     failure: Mutex<Option<(usize, String)>>,
 }
 
@@ -49,14 +49,14 @@ impl fmt::Debug for Threads {
 }
 
 impl Threads {
-    /// So many ranks, to be handed to as many threads.
+    /// Makes the communicators of as many ranks, one for each thread.
     pub fn ranks(size: usize) -> Vec<Self> {
         let mailboxes = (0..size).map(|_| Mailbox::default()).collect();
         let shared = Arc::new(Shared { mailboxes, failure: Mutex::new(None) });
         (0..size).map(|rank| Self { rank, shared: Arc::clone(&shared) }).collect()
     }
 
-    /// Forgets what has failed, and what nobody has read since; to be called while no rank is at work. Returns the failure.
+    /// Forgets failures and unread messages; to be called while no rank computes. Returns the failure.
     fn forget(&self) -> Option<(usize, String)> {
         let failure = lock(&self.shared.failure).take();
         if failure.is_some() {
@@ -129,30 +129,30 @@ impl Communicator for Threads {
     fn abort(&self, why: &str) {
         lock(&self.shared.failure).get_or_insert_with(|| (self.rank, why.to_owned()));
         for mailbox in &self.shared.mailboxes {
-            // Whoever has seen no failure holds this lock until it waits.
+            // A thread that has seen no failure holds this lock until it waits.
             drop(lock(&mailbox.letters));
             mailbox.arrived.notify_all();
         }
     }
 }
 
-/// Runs `work` on so many threads, one a rank, and returns what they return, by rank.
+/// Runs `work` on as many threads, one per rank, and returns their results, by rank.
 ///
 /// # Errors
-/// The first error of any; the others end as soon as they wait for that rank.
+/// The first error of any rank; the others end as soon as they wait for that rank.
 ///
 /// # Panics
-/// Where `work` does, after all ranks have ended.
+/// Panics if `work` does, after all ranks have ended.
 pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> Result<Vec<R>> {
     let ranks = Threads::ranks(size);
     run_each(ranks.iter().map(|rank| (rank, rank.clone())), work)
 }
 
-/// Runs `work` for all ranks of a job at once, each with something of its own on a thread of its own, and returns what they
-/// return. The ranks may be used again, also after an error.
+/// Runs `work` for all ranks of a job at once, each with its own argument on its own thread, and returns their results. The
+/// ranks may be used again, also after an error.
 ///
 /// # Panics
-/// As [`run`].
+/// Panics as [`run`] does.
 pub fn run_each<'r, I: Send, R: Send>(
     ranks: impl IntoIterator<Item = (&'r Threads, I)>,
     work: impl Fn(I) -> Result<R> + Sync,
@@ -167,7 +167,7 @@ pub fn run_each<'r, I: Send, R: Send>(
     Ok(results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
 }
 
-/// Runs `work(n)` for the nth of all ranks of a job, each on a thread of its own: compiled once for all kinds of work.
+/// Runs `work(n)` for the nth of all ranks of a job, each on its own thread: compiled once for all kinds of work.
 fn run_numbered(ranks: &[&Threads], work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
     let first_error = Mutex::new(None);
     let run = |n: usize| {

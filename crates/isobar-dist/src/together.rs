@@ -1,4 +1,4 @@
-//! Collective operations: a failure of one rank is reported on all.
+//! This module runs collective operations: a failure of one rank is reported on all.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -7,14 +7,14 @@ use isobar_core::error::Result;
 use crate::communicator::Communicator;
 use crate::told::{Kind, Tell, Told};
 
-/// Does something on all ranks, which all of them call: it succeeds on all, or fails on all, with the error of the first rank that
-/// has one; where a transport can do that, [`Communicator::settle`]. One within another is a part of it.
+/// Runs a collective operation, which all ranks must call: it succeeds on all, or fails on all with the error of the first rank
+/// that has one, if the transport can do that ([`Communicator::settle`]). An operation within another one is a part of it.
 ///
 /// # Errors
-/// That error, on all ranks.
+/// The first rank's error, on all ranks.
 ///
 /// # Panics
-/// Where `work` does, when the others have been told.
+/// Panics if `work` does, after the other ranks have been notified.
 pub fn together<R, E: Tell>(world: &dyn Communicator, work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     if !world.begin() {
         return work();

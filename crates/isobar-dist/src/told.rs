@@ -1,44 +1,44 @@
-//! Failures as other ranks get to know them.
+//! This module serialises failures for other ranks.
 
 use isobar_core::error::Error;
 
 /// The kind of a failure that a rank reports to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Misuse.
+    /// Misuse by the caller.
     Invalid,
-    /// One cell of a rank's array, of which the others know no more than that there is one: it goes before what they say.
+    /// A value that is not finite in one rank's array; the other ranks do not know which, so it precedes their failures.
     NotFinite,
     /// A feature that is not supported.
     Unsupported,
-    /// Memory that could not be had.
+    /// Memory could not be allocated.
     OutOfMemory,
-    /// A device, or a transport.
+    /// A failure of a device or a transport.
     Device,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in the order of their serialised numbers.
     const ALL: [Self; 5] = [Self::Invalid, Self::NotFinite, Self::Unsupported, Self::OutOfMemory, Self::Device];
 }
 
-/// A failure as other ranks get to know it.
+/// A failure in its serialised form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Its kind.
+    /// The kind of the failure.
     pub kind: Kind,
-    /// Its message.
+    /// The text of the failure.
     pub message: String,
 }
 
 impl Told {
-    /// A byte for the kind, and the words.
+    /// Returns a byte for the kind, followed by the message.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
         std::iter::once(kind as u8).chain(self.message.bytes()).collect()
     }
 
-    /// Parses the bytes of [`Told::to_bytes`]; nothing where they are empty or of another kind.
+    /// Parses the bytes of [`Told::to_bytes`]; returns nothing if they are empty or of an unknown kind.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&kind, words) = bytes.split_first()?;
         let message = String::from_utf8_lossy(words).trim().to_owned();
@@ -46,12 +46,12 @@ impl Told {
     }
 }
 
-/// A failure that can be told.
+/// An error that can be reported to other ranks.
 pub trait Tell {
-    /// As others get to know it.
+    /// Returns the failure in its serialised form.
     fn tell(&self) -> Told;
 
-    /// One that `rank` of `size` has told of.
+    /// Makes this rank's error from a failure that `rank` of `size` reported.
     fn told(by: [usize; 2], what: Told) -> Self;
 }
 

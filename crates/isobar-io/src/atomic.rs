@@ -1,6 +1,6 @@
 //! Files that appear complete or not at all.
 //!
-//! A file is written beside its target under a temporary name, flushed to the disk and renamed.
+//! A file is written next to its target under a temporary name, flushed to the disk and renamed.
 //! After any failure the temporary file is removed and an earlier target is unchanged. Only a process that is killed without
 //! notice (SIGKILL, a power cut) leaves its temporary behind, `.isobar-*.tmp`. On Linux, the next isobar process on the same machine that
 //! writes to that folder removes it. Temporaries of another machine, or from before a reboot, can be deleted by hand.
@@ -51,7 +51,7 @@ pub fn check(path: &Path) -> Result<()> {
     probe().map_err(|source| failed(path, &target, source))
 }
 
-/// A folder made beside the place where it will be put; removed if it is dropped before.
+/// A folder made next to its final place; removed if it is dropped before it is put there.
 pub(crate) struct NewFolder {
     path: PathBuf,
     target: PathBuf,

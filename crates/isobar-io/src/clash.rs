@@ -10,13 +10,13 @@ use crate::temporary::folder;
 /// The way in which writing an output would destroy another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clash {
-    /// Both are the same file, possibly by another spelling or through links.
+    /// Both paths are the same file, possibly by another spelling or through links.
     Same,
     /// The output is a store, which is replaced as a whole, and the other file lies in it.
     Inside,
 }
 
-/// Returns how writing a result to `output` would destroy `other`, or `None` where it is safe. Neither needs to exist yet.
+/// Returns how writing a result to `output` would destroy `other`, or `None` if it is safe. Neither needs to exist yet.
 /// Devices and pipes, such as `/dev/null`, take any number of results and never clash.
 pub fn clash(output: &Path, other: &Path) -> Option<Clash> {
     if is_stream(output) {

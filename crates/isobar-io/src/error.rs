@@ -26,7 +26,7 @@ pub enum Error {
         /// The output file, as the user wrote it.
         path: PathBuf,
     },
-    /// A folder stands where a file was to be written.
+    /// A folder is in the place of a file to be written.
     #[error("{path}: is a folder; name a file, for example {}", path.join("isobar.npy").display())]
     IsFolder {
         /// The folder.
@@ -43,15 +43,15 @@ pub enum Error {
     NotReplaceable {
         /// The file or folder in the way.
         path: PathBuf,
-        /// Why it does not count as a store written by isobar.
+        /// The reason why it does not count as a store written by isobar.
         found: String,
     },
-    /// What is at the place of a series of frames cannot be continued.
+    /// The file or folder at the place of a series of frames cannot be continued.
     #[error("{path}: {found}, so this run cannot add its frames; move it away or choose another name")]
     NotContinuable {
         /// The series, as the user wrote it.
         path: PathBuf,
-        /// Why it does not fit.
+        /// The reason why it does not fit.
         found: String,
     },
     /// The operating system refused to write.
@@ -102,7 +102,7 @@ pub enum Error {
     Shape {
         /// The input file.
         path: PathBuf,
-        /// Its shape.
+        /// The shape that was found.
         found: Vec<u64>,
         /// The expected shape.
         expected: Vec<u64>,
@@ -127,7 +127,7 @@ pub enum Error {
     OutOfMemory {
         /// The array to be stored.
         what: String,
-        /// Its size in bytes.
+        /// The size in bytes.
         bytes: u64,
     },
     /// The name of a field is not allowed in a store.

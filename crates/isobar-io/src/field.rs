@@ -51,7 +51,7 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// A mesh of (nx, ny, nz) = `cells` equal cells over the unit box.
+    /// Makes a mesh of (nx, ny, nz) = `cells` equal cells over the unit box.
     pub fn unit(cells: [usize; 3]) -> Self {
         let spacing = cells.map(|n| 1.0 / n as f64);
         let centre = |d: usize| (0..cells[d]).map(|n| (n as f64 + 0.5) * spacing[d]).collect();
@@ -64,8 +64,8 @@ impl Mesh {
         }
     }
 
-    /// Returns the boundaries of the cells in one direction. If only centres are known, they are taken half-way between these, and the
-    /// outermost ones at the same distance on the other side of the first and last centre.
+    /// Returns the boundaries of the cells in one direction. If only centres are known, boundaries are taken half-way between them,
+    /// and the outermost ones at the same distance on the other side of the first and last centre.
     pub fn edges(&self, direction: usize) -> Cow<'_, [f64]> {
         let faces = &self.faces[direction];
         if !faces.is_empty() {
@@ -108,14 +108,14 @@ pub struct Field<'a> {
     pub shape: [usize; 3],
     /// The positions of the cells.
     pub mesh: &'a Mesh,
-    /// Which cells are active; `None` means all.
+    /// The active cells; `None` means all.
     pub active: Option<&'a [bool]>,
     /// Attributes written with the field: the case, the solver, the residual.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl<'a> Field<'a> {
-    /// A field in which all cells are active.
+    /// Makes a field in which all cells are active.
     pub fn new(name: &'a str, values: &'a [f64], shape: [usize; 3], mesh: &'a Mesh) -> Self {
         Self { name, values, shape, mesh, active: None, attributes: BTreeMap::new() }
     }

@@ -1,6 +1,7 @@
 //! Reading and writing fields on structured grids.
 //!
-//! Every file and store is written completely or not at all: it is written beside its target under a temporary name and then
+//! Every file and store is written completely or not at all: it is written next to its target under a temporary name and
+//! then
 //! renamed. A full disk or a signal neither leaves half a file nor destroys the earlier one.
 //!
 //! ```

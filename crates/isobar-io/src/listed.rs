@@ -119,7 +119,7 @@ fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The name of the list, `NAME.pvd`.
+/// Returns the name of the list, `NAME.pvd`.
 fn list(path: &Path) -> PathBuf {
     path.with_extension("pvd")
 }

@@ -99,7 +99,7 @@ struct Wanted<'a> {
     axes: &'static str,
     /// The rows of each layer; `None` means all.
     rows: Option<Range<usize>>,
-    /// Where NaN becomes 0, for each entry of the array; empty means nowhere.
+    /// The entries of the array in which NaN becomes 0; none if empty.
     gaps: &'a [bool],
 }
 
@@ -258,7 +258,7 @@ impl Dtype {
     }
 }
 
-/// Reads the header of an array in a stream of `length` bytes, and checks that what is wanted is there.
+/// Reads the header of an array in a stream of `length` bytes, and checks that it is the array that is wanted.
 fn checked_header(input: &mut impl Read, length: u64, wanted: &Wanted<'_>) -> Result<(Header, Dtype), Problem> {
     let (header, header_length) = read_header(input)?;
     let dtype = Dtype::of(&header.descr).ok_or_else(|| Problem::Dtype(header.descr.clone()))?;

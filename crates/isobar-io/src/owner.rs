@@ -1,5 +1,5 @@
-//! Owners of temporary files. The name of a temporary says which process made it, so that the leftovers of a killed process can be
-//! distinguished from files being written. On Linux only; elsewhere names carry no owner and nothing is removed.
+//! Owners of temporary files. The name of a temporary contains the process that made it, so that the leftovers of a killed process
+//! can be distinguished from files being written. On Linux only; elsewhere names carry no owner and nothing is removed.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Returns this process; `None` if the system does not tell.
+    /// Returns this process; `None` if the system does not report it.
     ///
     /// # Errors
     /// A temporary failure to find out, such as too many open files.

@@ -27,11 +27,11 @@ impl Series {
         Self::new(path, name, shape, mesh, most, None)
     }
 
-    /// Begins a series that keeps the frames up to the time `until` of the series at `path`, if there is one. What is there stays unchanged until
-    /// the next frame of numbered files, or until a store is complete.
+    /// Begins a series that keeps the frames up to the time `until` of the series at `path`, if there is one. Existing files stay unchanged until
+    /// the next numbered file is written, or until a store is complete.
     ///
     /// # Errors
-    /// The errors of [`Series::begin`]; [`Error::NotContinuable`] if what is there is not a series that isobar wrote on this grid.
+    /// The errors of [`Series::begin`]; [`Error::NotContinuable`] if `path` is not a series that isobar wrote on this grid.
     pub fn resume(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize, until: f64) -> Result<Self> {
         Self::new(path, name, shape, mesh, most, Some(until))
     }
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(array["shape"], serde_json::json!([count, 1, 2, 3]));
             assert_eq!(array["dimension_names"], serde_json::json!(["time", "z", "y", "x"]));
         }
-        // One that is not finished leaves what was there.
+        // A series that is not finished leaves the earlier files unchanged.
         let mut series = Series::begin(&path, "u", [1, 2, 3], &mesh, 5).unwrap();
         series.push(0.0, &Field::new("u", &[7.0; 6], [1, 2, 3], &mesh)).unwrap();
         drop(series);
@@ -136,7 +136,7 @@ mod tests {
         assert!(Series::begin(&folder.path().join("run.npy"), "u", [1, 2, 3], &mesh, 5).is_err());
     }
 
-    /// A series of `times` whose values are the times.
+    /// Writes a series of `times` whose values are the times.
     fn write(path: &Path, mesh: &Mesh, mut series: Series, times: &[f64]) {
         for &time in times {
             series.push(time, &Field::new("u", &[time; 6], [1, 2, 3], mesh)).unwrap();
@@ -145,7 +145,7 @@ mod tests {
         assert!(path.exists() || path.with_extension("pvd").exists());
     }
 
-    /// All files below a folder with their content.
+    /// Returns all files below a folder with their content.
     fn content(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries
@@ -169,7 +169,7 @@ mod tests {
             let resume = |until| Series::resume(&path, "u", [1, 2, 3], &mesh, 9, until).unwrap();
             write(&path, &mesh, begin(), &[0.0, 0.1, 0.2, 0.3, 0.4]);
             let whole = content(folder.path());
-            // As nothing is there to go on with, or the first frame is later.
+            // A new series begins, since no frame is early enough to be kept.
             let series = resume(-1.0);
             assert_eq!(series.kept(), [0, 5], "{name}");
             drop(series);
@@ -178,7 +178,7 @@ mod tests {
             assert_eq!(series.kept(), [3, 2], "{name}");
             write(&path, &mesh, series, &[0.3, 0.4]);
             assert_eq!(content(folder.path()), whole, "{name}");
-            // What is not computed again is gone.
+            // Frames that are not computed again are removed.
             write(&path, &mesh, resume(0.1), &[0.2]);
             let part = content(folder.path());
             write(&path, &mesh, begin(), &[0.0, 0.1, 0.2]);
@@ -235,7 +235,7 @@ mod tests {
             names.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>().join(" ")
         };
         write(&path, &mesh, begin(), &[0.0, 0.1, 0.2]);
-        // Not listed, or listed under a name that is not a frame's.
+        // Files that the list does not contain, or whose names are not those of frames.
         for name in ["run_0007.vti", "run_a.vti", "run_0000.vtr", "run_01.vti", "other_0002.vti"] {
             std::fs::write(folder.path().join(name), "mine").unwrap();
         }

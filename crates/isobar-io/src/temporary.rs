@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
     }
 
-    /// The name that a process has given which is gone.
+    /// Returns a temporary name of a process that no longer exists.
     #[cfg(target_os = "linux")]
     fn left(place: &Path, name: &str) -> PathBuf {
         let mut child = std::process::Command::new("true").spawn().unwrap();

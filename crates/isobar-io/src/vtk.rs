@@ -45,7 +45,7 @@ fn start([nz, ny, nx]: [usize; 3], mesh: &Mesh, format: Format) -> (String, &'st
     (text, kind)
 }
 
-/// The names and values of the arrays that give the positions of cells.
+/// Returns the names and values of the arrays that give the positions of cells.
 fn coordinates(mesh: &Mesh) -> [(&'static str, &[f64]); 4] {
     let [x, y, z] = &mesh.centres;
     [("x", x), ("y", y), ("z", z), ("z_faces", &mesh.faces[2])]
@@ -62,7 +62,7 @@ pub(crate) fn is_on(path: &Path, format: Format, shape: [usize; 3], mesh: &Mesh)
     if begin != start.as_bytes() {
         return Ok(false);
     }
-    // What a solver and its case are called follows, a line each.
+    // The names of the solver and the case follow, a line each.
     let (last, mut line) = (APPENDED.lines().next().unwrap_or_default(), Vec::new());
     while line.trim_ascii_end() != last.as_bytes() {
         line.clear();
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::field::Mesh;
 
-    /// The head, and the arrays that it names in the order of their offsets.
+    /// Returns the head, and the arrays that it names in the order of their offsets.
     fn read(bytes: &[u8]) -> (String, Vec<Vec<f64>>) {
         let mark = b"encoding=\"raw\">\n_";
         let start = bytes.windows(mark.len()).position(|w| w == mark).unwrap();
@@ -223,7 +223,7 @@ mod tests {
         let (xml, arrays) = read(&bytes);
         assert!(xml.contains("<RectilinearGrid WholeExtent=\"0 2 0 3 0 1\">") && !xml.contains("Spacing"), "{xml}");
         let [x, y, z] = mesh.centres.clone();
-        // Of y only centres are known: faces lie half-way between them, the outer ones as far out.
+        // Only centres are known in y: faces lie half-way between them, the outer ones as far out.
         let edges = [vec![0.0, 1.0, 3.0], vec![-1.5, -0.5, 1.5, 4.5], vec![0.0, 14.0]];
         let [x_faces, y_faces, z_faces] = edges;
         assert_eq!(arrays, [x, y, z, z_faces.clone(), values.to_vec(), x_faces, y_faces, z_faces]);

@@ -30,7 +30,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     begin(path).map(drop)
 }
 
-/// Begins a store beside its place.
+/// Begins a store next to its final place.
 fn begin(path: &Path) -> Result<NewFolder> {
     check_replaceable(path)?;
     NewFolder::begin(path)
@@ -56,7 +56,8 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that isobar wrote what is at `path`. Called again before the replacement, for another program may have written there.
+/// Checks that isobar wrote the store at `path`. Called again before the replacement, because another program may have written
+/// there.
 fn check_replaceable(path: &Path) -> Result<()> {
     match ours::obstacle(path) {
         None => Ok(()),
@@ -120,7 +121,8 @@ fn coordinate<'a>(
     (Array { name, dimensions, attributes: attributes.collect() }, values)
 }
 
-/// The array of a field of shape (nz, ny, nx). Only the first dimension is split into chunks, so that a chunk is contiguous.
+/// Makes the array of a field of shape (nz, ny, nx). Only the first dimension is split into chunks, so that a chunk is
+/// contiguous.
 fn field_array(name: &str, shape: [usize; 3]) -> Array<'_> {
     let ([nz, ny, nx], layers) = (shape, layers_of_a_chunk(shape));
     let dimensions = [("z", nz, layers), ("y", ny, ny), ("x", nx, nx)];

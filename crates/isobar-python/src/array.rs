@@ -74,7 +74,7 @@ pub(crate) fn bytes_of<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'
     bytes(py, values.iter().map(|value| value.to_ne_bytes()))
 }
 
-/// Arrays of the grid's shape, one behind the other, with axes of these lengths in front; or, without such axes, one array.
+/// Arrays of the grid's shape, one after the other, with leading axes of these lengths; or, without such axes, one array.
 pub(crate) struct Batch {
     first: RawArray,
     lead: Vec<usize>,

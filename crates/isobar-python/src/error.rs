@@ -21,7 +21,7 @@ pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
     PyValueError::new_err(with_device(&error))
 }
 
-/// Converts an error of a problem or options made of arguments.
+/// Converts an error of a problem or of options that were made from arguments.
 pub(crate) fn raise_problem(error: isobar_case::Error) -> PyErr {
     PyValueError::new_err(with_arguments(&error))
 }
@@ -31,7 +31,7 @@ fn with_arguments(error: &isobar_case::Error) -> String {
     of_arguments(without_place(with_device(error)))
 }
 
-/// Returns a message about options without the lines of the TOML text that Python made of a caller's arguments.
+/// Returns a message about options without the lines of the TOML text into which Python turned a caller's arguments.
 fn without_place(text: String) -> String {
     let placed = text.strip_prefix("options:").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let Some((_, said)) = placed.and_then(|rest| rest.split_once(": ")) else { return text };

@@ -75,7 +75,7 @@ impl Form {
         py.detach(|| gpu.write_rhs(&kappa, body.as_ref(), &out)).map_err(raise)
     }
 
-    /// Writes derivatives with respect to each κ, and to c and f, as far as there are arrays for them.
+    /// Writes derivatives with respect to each κ, and to c and f, if there are arrays for them.
     fn gradient(
         &self,
         py: Python<'_>,

@@ -18,26 +18,26 @@ use crate::error::Failure;
 use crate::geometry::change;
 use crate::kept::Kept;
 
-/// What the values of a call are.
+/// The meaning of the values of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Source densities f: b is made of them and of sides, sources and wells.
+    /// The values are source densities f, from which b is computed with sides, sources and wells.
     Densities,
-    /// Right-hand sides of derivatives, which are projected onto the range of A.
+    /// The values are right-hand sides of derivatives, which are projected onto the range of A.
     Projected,
 }
 
-/// Arrays that a matrix is made of, all on the host or all on one GPU, and numbers for [`geometry::change`].
+/// The arrays from which a matrix is made, all on the host or all on one GPU, and numbers for [`geometry::change`].
 ///
 /// [`geometry::change`]: crate::geometry::change
 pub(crate) struct Coefficients {
-    /// One κ, two (horizontal and vertical), or three.
+    /// The coefficient κ: one array, two (horizontal and vertical), or three.
     pub(crate) kappa: Vec<RawArray>,
     pub(crate) reaction: Option<RawArray>,
     pub(crate) geometry: Option<Vec<f64>>,
 }
 
-/// What a call has behind its κ's.
+/// The arguments of a call after its κ's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Has {
     pub(crate) reaction: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Function {
     forms: OfProcess<Mutex<BTreeMap<usize, Arc<problem::Form>>>>,
 }
 
-/// The GPU that coefficients are on, if they stay there, the number of κ's, and what else there is. A solver cannot change any of these.
+/// The GPU that coefficients are on, if they stay there, the number of κ's, and the other arguments. A solver cannot change any of these.
 type Key = (Option<usize>, usize, Has);
 
 static NUMBERED: Mutex<BTreeMap<i64, Weak<Function>>> = Mutex::new(BTreeMap::new());
@@ -123,7 +123,7 @@ impl Function {
     /// Writes the solutions of A x = b to `out`. `fields` are the κ's, then c and the geometry's numbers if there are any.
     ///
     /// # Safety
-    /// All arrays are memory as described, which nobody else uses meanwhile; `out` shares none with the others.
+    /// All arrays must be memory as described, which nothing else uses meanwhile; `out` shares none with the others.
     pub(crate) unsafe fn solve(
         &self,
         fields: &[Batch],
@@ -197,7 +197,7 @@ impl Function {
         Ok(())
     }
 
-    /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed. Returns whether it has one for
+    /// Solves systems whose arrays are all on one GPU, where a solver detects whether its coefficients have changed. Returns whether it has a solver for
     /// this matrix.
     ///
     /// # Safety
@@ -222,7 +222,7 @@ impl Function {
         };
         let matrix = form.stencil(&kappa, reaction.as_ref())?;
         let matrix = if reaction.is_some() { form.examined_if_negative(matrix) } else { Ok(matrix) };
-        // What is wrong is said by the host.
+        // The host reports what is wrong.
         let Ok(matrix) = matrix else { return Ok(false) };
         if kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(matrix)).is_err() {
             return Ok(false);
@@ -306,7 +306,7 @@ impl Function {
     pub(crate) fn solver(&self, ordinal: Option<usize>, matrix: &Matrix) -> Result<isobar::Solver, Failure> {
         let own = ordinal.filter(|_| self.device == "auto").map(|ordinal| format!("cuda:{ordinal}"));
         let device = Device::parse(own.as_ref().unwrap_or(&self.device), self.threads)?;
-        // As on the host, where the solution is rounded to the type of the arrays afterwards.
+        // The solution is judged before it is rounded to the type of the arrays, as on the host, where it is rounded afterwards.
         let judge = if ordinal.is_some() { Judge::Internal } else { self.options.judge };
         Ok(matrix.solver(&device, &SolverOptions { judge, ..self.options.clone() })?)
     }

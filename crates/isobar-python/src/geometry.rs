@@ -14,7 +14,7 @@ impl Reader<'_> {
         Ok(taken.to_vec())
     }
 
-    /// Takes a number per face: one number, if all are alike, and the field that replaces it otherwise.
+    /// Takes a number per face: returns one number if all are equal, otherwise the field that replaces it.
     fn faces(&mut self, count: usize) -> isobar::Result<(f64, Option<Vec<f64>>)> {
         let numbers = self.take(count)?;
         let first = numbers[0];
@@ -26,7 +26,7 @@ fn is_even(numbers: &[f64]) -> bool {
     numbers.iter().all(|number| *number == numbers[0])
 }
 
-/// Gives a problem other widths, one per cell in x, y and z, and other numbers on its sides, in the same order with a number per face: the value or the flux,
+/// Replaces a problem's widths, one per cell in x, y and z, and the numbers on its sides, in the same order with a number per face: the value or the flux,
 /// and then the coefficient of a Robin side. Periodic sides have none.
 pub(crate) fn change(problem: &mut DiffusionProblem, numbers: &[f64]) -> isobar::Result<()> {
     let (mut reader, extents) = (Reader(numbers), problem.shape.extents());

@@ -1,4 +1,4 @@
-//! What XLA calls for `isobar.jax.solve`.
+//! The functions that XLA calls for `isobar.jax.solve`.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};

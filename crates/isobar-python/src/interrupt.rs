@@ -25,7 +25,7 @@ pub(crate) fn is_first_thread() -> bool {
     false
 }
 
-/// While this guard exists, SIGINT is noted.
+/// A guard while which SIGINT is noted.
 pub(crate) struct Listening(#[cfg(unix)] unix::Before);
 
 impl Listening {
@@ -54,7 +54,7 @@ mod unix {
 
     pub(super) type Before = libc::sigaction;
 
-    /// Python's handler.
+    /// The address of Python's handler.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
 
     extern "C" fn note(signal: libc::c_int) {

@@ -20,10 +20,10 @@ pub(crate) struct Kept {
     solver: Option<isobar::Solver>,
     /// The system, if its coefficients are on the host.
     system: Option<LinearSystem>,
-    /// The numbers of the widths and sides, if they are not the problem's, and what was made of them on a GPU.
+    /// The numbers of the widths and sides, if they are not the problem's, and the form made from them on a GPU.
     geometry: Option<Vec<f64>>,
     form: Option<Arc<Form>>,
-    /// Right-hand sides in double precision on a GPU.
+    /// The right-hand sides in double precision on a GPU.
     sides: Vec<DeviceField>,
     /// The numbers of solvers made and of updates.
     pub(crate) counts: [usize; 2],
@@ -33,7 +33,7 @@ impl Kept {
     /// Gives the solver coefficients on the host. Nothing is done if it has them.
     ///
     /// # Safety
-    /// The arrays are memory as described, which nobody writes meanwhile.
+    /// The arrays must be memory as described, which nothing writes meanwhile.
     pub(crate) unsafe fn take(&mut self, function: &Function, given: &Coefficients) -> Result<(), Failure> {
         // SAFETY: promised by the caller.
         let source = |array: &RawArray| unsafe { array.source() };
@@ -53,7 +53,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns widths and sides on a GPU, made anew if their numbers differ from the last ones.
+    /// Returns widths and sides on a GPU, made again if their numbers differ from the last ones.
     pub(crate) fn form(
         &mut self,
         numbers: &[f64],
@@ -98,7 +98,7 @@ impl Kept {
     /// Solves systems with arrays on the host, with the coefficients of [`Kept::take`].
     ///
     /// # Safety
-    /// The arrays are memory as described; nobody else uses those to write, which share no memory with others.
+    /// The arrays must be memory as described; nothing else may use those to write, which share no memory with others.
     pub(crate) unsafe fn solve(
         &mut self,
         function: &Function,

@@ -16,7 +16,8 @@ thread_local! {
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How often Python's handlers of other signals than SIGINT run during a solve. Each time waits for the interpreter, which another thread may hold for 5 ms.
+/// The interval at which Python's handlers of other signals than SIGINT run during a solve. Each run waits for the interpreter, which another thread may
+/// hold for 5 ms.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(100);
 
 /// Observes a solve.
@@ -26,7 +27,7 @@ pub(crate) struct Watch {
     owner: usize,
     /// Whether SIGINT is noted.
     is_listening: bool,
-    /// When Python's handlers last had a chance to run, on Python's main thread.
+    /// The last time at which Python's handlers had a chance to run, on Python's main thread.
     handled: Option<Instant>,
     raised: Option<PyErr>,
 }

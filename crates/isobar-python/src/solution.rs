@@ -60,7 +60,7 @@ impl Solution {
         py.detach(|| self.function.counts()).map_err(|failure| failure.raise(py))
     }
 
-    /// Whether arrays on a GPU need not pass through the host.
+    /// Returns whether arrays on a GPU need not pass through the host.
     #[getter]
     fn stays_on_gpu(&self) -> bool {
         self.function.stays_on_gpu()

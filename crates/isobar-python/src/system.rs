@@ -54,7 +54,7 @@ type GivenWell = (usize, usize, [usize; 2], f64, f64);
 /// A diffusion problem as given by Python.
 #[derive(FromPyObject)]
 pub(crate) struct Given {
-    /// One κ, two (horizontal and vertical), or three; none with labels.
+    /// The coefficient κ: one array, two (horizontal and vertical), or three; none with labels.
     #[pyo3(item)]
     kappa: Vec<Array>,
     /// An image instead of κ.
@@ -160,7 +160,7 @@ pub(crate) fn of_fields(fields: &[Field]) -> isobar::Result<Coefficient> {
     }
 }
 
-/// Row starts, columns and values of a matrix: 64-bit and 32-bit integers, and doubles.
+/// The row starts, columns and values of a matrix: 64-bit and 32-bit integers, and doubles.
 type Entries<'py> = [Bound<'py, PyByteArray>; 3];
 
 #[pymethods]

@@ -11,7 +11,7 @@ use crate::array::Batch;
 
 /// `XLA_FFI_API_MAJOR`
 const MAJOR: c_int = 0;
-/// `XLA_FFI_API_MINOR` of the header that this file follows. What it uses is the same in all earlier versions.
+/// The `XLA_FFI_API_MINOR` of the header that this file follows. The parts that it uses are the same in all earlier versions.
 const MINOR: c_int = 3;
 /// The version of the first jaxlib that JAX's public interface comes with.
 const FIRST_MINOR: c_int = 1;
@@ -198,7 +198,7 @@ pub(crate) struct Call<'a> {
     api: &'a Api,
 }
 
-/// Answers XLA: describes the handler if that is asked for, or does its work.
+/// Answers XLA: describes the handler if XLA requests that, or does its work.
 ///
 /// # Safety
 /// `frame` is what XLA gives to a handler, valid until this returns.
@@ -235,7 +235,7 @@ pub(crate) unsafe fn answer(
     }
 }
 
-/// Tells XLA which version the handler follows; XLA refuses those that it does not support, and handlers without one.
+/// Reports to XLA which version the handler follows; XLA refuses those that it does not support, and handlers without one.
 fn describe(metadata: &mut Metadata, api: Option<&Api>) {
     if metadata.struct_size < offset_of!(Metadata, traits) + size_of::<u32>() {
         return;

@@ -8,16 +8,16 @@ pub trait Input<'a> {
     /// Returns a view of this shape to read.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
+    /// [`Error::Shape`](crate::Error::Shape) if a slice has another length.
     fn source(self, shape: Shape) -> Result<Source<'a>>;
 }
 
-/// An array to write, and to read where it holds a first guess; the types are those of [`Input`].
+/// An array to write, and to read if it holds a first guess; the types are those of [`Input`].
 pub trait Output<'a> {
     /// Returns a view of this shape to write.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
+    /// [`Error::Shape`](crate::Error::Shape) if a slice has another length.
     fn target(self, shape: Shape) -> Result<Target<'a>>;
 }
 

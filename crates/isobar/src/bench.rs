@@ -6,8 +6,8 @@ use isobar_core::prelude::{Result, SolverOptions};
 use crate::device::Device;
 use crate::matrix::Matrix;
 
-/// Times setting a solver up (the first time, again, and an update of its coefficients), and every fused step that an
-/// iteration takes, on every grid it takes it on.
+/// Times the setup of a solver (the first time, again, and an update of its coefficients), and every fused step of an
+/// iteration, on every grid on which it is taken.
 ///
 /// # Errors
 /// See [`SolverBuilder::build`](crate::SolverBuilder::build).

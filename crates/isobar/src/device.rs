@@ -30,7 +30,7 @@ impl Device {
     /// Uses all cores of this machine.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where threads cannot be started, and later in a process that was forked
+    /// [`Error::Device`](crate::Error::Device) if threads cannot be started, and later in a process that was forked
     /// from this one.
     pub fn cpu() -> Result<Self> {
         Ok(Self::Cpu(Cpu::with_all_threads()?))
@@ -40,7 +40,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for 0 threads and for more than [`Device::most_threads`],
-    /// [`Error::Device`](crate::Error::Device) where they cannot be started.
+    /// [`Error::Device`](crate::Error::Device) if they cannot be started.
     pub fn cpu_with_threads(threads: usize) -> Result<Self> {
         check_threads(threads)?;
         Ok(Self::Cpu(Cpu::new(threads)?))
@@ -49,7 +49,7 @@ impl Device {
     /// Uses the NVIDIA GPU of this number.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the driver, the GPU or NVRTC is missing, with a remedy.
+    /// [`Error::Device`](crate::Error::Device) if the driver, the GPU or NVRTC is missing, with a remedy.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         Ok(Self::Cuda(Cuda::new(ordinal)?))
     }
@@ -189,7 +189,7 @@ impl Device {
         self.ranks().is_some() || matches!(self, Self::Cards(_))
     }
 
-    /// Returns its ranks; nothing where it is alone.
+    /// Returns its ranks; nothing if it is alone.
     pub(crate) fn ranks(&self) -> Option<&Arc<Ranks>> {
         match self {
             Self::Cpu(backend) => backend.ranks(),

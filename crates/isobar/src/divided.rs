@@ -1,4 +1,4 @@
-//! Matrices on ranks: which may be divided, and whether all ranks have the same.
+//! This module divides matrices among ranks: which may be divided, and whether all ranks have the same.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) fn require_same_system<S: OnRanks>(
     let own: Vec<f64> = fields.into_iter().flat_map(weighed).collect();
     let mut first = own.clone();
     world.broadcast(bytes_of_mut(&mut first))?;
-    // Machines may differ in the last digits of what they compute.
+    // Machines may differ in the last digits of their results.
     let is_same = own
         .as_chunks()
         .0
@@ -67,7 +67,7 @@ pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Cu
 
 /// A matrix that may be divided among ranks.
 pub(crate) trait OnRanks: Stencil {
-    /// Whether it may be divided.
+    /// Whether the stencil may be divided among ranks.
     const IS_DIVIDED: bool = false;
 
     /// Returns the grids of multigrid without ranks, finest first, as many as possible.

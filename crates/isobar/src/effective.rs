@@ -44,12 +44,12 @@ pub struct Sample {
     shape: Shape,
     /// Widths of cells in x, y and z.
     spacing: [Spacing; 3],
-    /// The open cells; nothing where no cell is open.
+    /// The open cells; nothing if no cell is open.
     open: Option<Open>,
     /// The means of κ and of 1/κ along x, y and z.
     means: [[f64; 2]; 3],
     porosity: f64,
-    /// The components that the last solve was for. Those of other axes are usually the same.
+    /// The components of the last solve. Those of other axes are usually the same.
     conducting: Option<Conducting>,
 }
 
@@ -70,13 +70,13 @@ enum Cells {
 /// The components that connect two sides.
 #[derive(Clone, Debug)]
 struct Conducting {
-    /// Whether each component does.
+    /// Whether each component connects the sides.
     which: Vec<bool>,
-    /// Their part of the volume.
+    /// The components' fraction of the volume.
     volume: f64,
-    /// Their matrix, whose sides are closed.
+    /// The components' matrix, whose sides are closed.
     stencil: Diffusion,
-    /// Their problem, where κ is in the memory of a GPU.
+    /// The components' problem, if κ is in the memory of a GPU.
     on_gpu: Option<DeviceProblem>,
 }
 
@@ -85,7 +85,7 @@ const CAUTION: f64 = 20.0;
 /// The smallest tolerance that a solve is repeated with.
 const LEAST_TOLERANCE: f64 = 1e-15;
 
-/// Coefficients below this fraction of the largest are lost in the rows of the matrix beside it.
+/// The fraction of the largest coefficient below which others are lost to rounding in the rows of the matrix.
 const LOST: f64 = 1e-13;
 const LOST_CONDUCTORS: &str = "the conductivity may be wrong: coefficients differ by more than 10\u{b9}\u{b3}, and rounding loses the \
     potential of conductors that touch neither side; lower the largest coefficient to 1e12 times the smallest, which changes the result by less than 1e-11, \
@@ -103,7 +103,7 @@ pub struct Effective {
     /// The axis.
     pub axis: Axis,
     /// k of Q = k A Δu / L, with A the cross-section and L the length of the sample, computed from the energy of the solution,
-    /// whose error is the square of the solution's. It is 0 where no path leads from one side to the other.
+    /// whose error is the square of the solution's. It is 0 if no path leads from one side to the other.
     pub conductivity: f64,
     /// The mean of κ over `conductivity`: for pores with one κ = D, porosity · D / D_eff. Infinite where nothing flows.
     pub tortuosity: f64,
@@ -116,7 +116,7 @@ pub struct Effective {
     pub bounds: [f64; 2],
     /// |Q_in − Q_out| relative to the larger of them, the error of conservation. 0 where nothing flows.
     pub imbalance: f64,
-    /// The outcome of the solve; nothing where none was needed.
+    /// The outcome of the solve; nothing if none was needed.
     pub outcome: Option<Outcome>,
 }
 
@@ -191,10 +191,10 @@ impl Sample {
     }
 
     /// Finds the effective conductivity along an axis by one solve, with u = 1 on its lower and u = 0 on its upper side and no
-    /// flow through the others, on the cells that are connected to both. `solution`, where it is given, receives u in C order, 0 in all
-    /// other cells; it is not written where nothing is connected.
+    /// flow through the others, on the cells that are connected to both. `solution`, if it is given, receives u in C order, 0 in all other
+    /// cells; it is not written if nothing is connected.
     ///
-    /// The flows and the energy follow from sums over the cells, r = b − A u being the residual and h the transmissibilities of the upper
+    /// The flows and the energy follow from sums over the cells, with r = b − A u the residual and h the transmissibilities of the upper
     /// side: Q_out = Σ h u, Q_in = Q_out + Σ r, 2E = Q_in − ⟨r, u⟩.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Sample {
             };
             let balance = solver.balance()?;
             let inflow = balance.outflow + balance.excess;
-            // Where little flows, b is large beside all flows, and so is a residual that is small beside b.
+            // If little flows, b is large compared with all flows, and so is a residual that is small compared with b.
             let error = CAUTION * outcome.energy_error.unwrap_or(0.0) / (inflow - balance.work).abs();
             iterations += outcome.iterations;
             if error <= options.tolerance || !outcome.converged() || tolerance <= LEAST_TOLERANCE {
@@ -259,8 +259,8 @@ impl Sample {
         Ok(found)
     }
 
-    /// Returns the matrix of the cells that are connected to both sides of an axis, with fixed values on them, and their part of the
-    /// volume; nothing where there are none.
+    /// Returns the matrix of the cells that are connected to both sides of an axis, with fixed values on them, and their fraction of the
+    /// volume; nothing if there are none.
     fn matrix(&mut self, axis: Axis, device: &Device) -> Result<Option<(Diffusion, f64)>> {
         let Self { shape, spacing, open, porosity, conducting, .. } = self;
         let Some(open) = open else { return Ok(None) };
@@ -274,7 +274,7 @@ impl Sample {
         let Conducting { stencil, volume, .. } = match conducting {
             Some(known) if is_current(known) => known,
             none => {
-                // Two of them would take memory.
+                // Two problems would need twice the memory.
                 *none = None;
                 let volume = match which.contains(&false) {
                     true => open.volume(&which, spacing),
@@ -313,7 +313,7 @@ impl Open {
         let last = shape.extents()[d] - 1;
         let is_open = |at| match cells {
             Cells::Matrix(stencil) => stencil.half(axis, at) > 0.0,
-            // As are all cells of components.
+            // All cells that belong to components of phases are open.
             Cells::Phases(_) => true,
         };
         let Shape { nx, ny, nz } = shape.faces_on_side(axis);
@@ -372,7 +372,7 @@ impl Open {
     }
 }
 
-/// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing where it is not.
+/// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing if it is not.
 fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<String> {
     if error > tolerance {
         return Some(format!(
@@ -383,7 +383,7 @@ fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<
 }
 
 /// Returns whether some conductors reach neither side of an axis and none connects both: rounding may then lose a potential on which the
-/// result depends. Conductors are the cells whose coefficients are not [`LOST`] beside the largest.
+/// result depends. Conductors are the cells whose coefficients are not below [`LOST`] times the largest.
 fn has_lost_conductors(stencil: &Diffusion, axis: Axis) -> bool {
     let shape = stencil.shape();
     let largest_of = |at| Axis::ALL.iter().map(|&axis| stencil.half(axis, at)).fold(0.0, f64::max);
@@ -429,7 +429,7 @@ fn driven(stencil: &Diffusion, shape: Shape, axis: Axis) -> Vec<f64> {
     rhs
 }
 
-/// Returns whether the mask leaves a cell open.
+/// Returns whether the mask marks a cell as active.
 fn is_active(problem: &DiffusionProblem, n: usize) -> bool {
     problem.active.as_ref().is_none_or(|active| active[n])
 }

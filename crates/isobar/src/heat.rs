@@ -75,8 +75,8 @@ impl TimeStepper {
         self.each(|inner| inner.set(state.source(shape)?, None, 0))
     }
 
-    /// Replaces the state between two steps, for models with more than diffusion; the number and time of steps continue. Steps
-    /// that extrapolate begin anew.
+    /// Replaces the state between two steps, for models with more than diffusion; the number and time of steps continue.
+    /// Extrapolation starts again.
     ///
     /// # Errors
     /// See [`TimeStepper::set`].
@@ -104,8 +104,8 @@ impl TimeStepper {
         self.inner.anywhere_mut().resume(moment);
     }
 
-    /// Sets other coefficients, boundary values and sources from the next step on, on the same grid. The state stays, and nothing
-    /// is allocated on the device, except for a source where there was none.
+    /// Sets other coefficients, boundary values and sources from the next step on, on the same grid. The state does not change,
+    /// and nothing is allocated on the device, except for a source if there was none.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; the
@@ -123,8 +123,8 @@ impl TimeStepper {
     /// Takes the next step.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) after the last one; the errors of the device. A solve that does not
-    /// converge is an outcome, and leaves the state as it was.
+    /// [`Error::Invalid`](crate::Error::Invalid) after the last one; the errors of the device. A solve that does not converge is
+    /// an outcome, and does not change the state.
     pub fn step(&mut self) -> Result<Step> {
         self.step_observed(&mut ignore)
     }

@@ -1,7 +1,6 @@
 //! isobar solves the linear systems of elliptic PDEs on structured grids, matrix-free and fast.
 //!
-//! A solve has four parts: a problem says what to solve, a [`Solver`] how, a [`Device`] where, and an [`Outcome`] what the
-//! result is.
+//! A solve has four parts: a problem, a [`Solver`] with its method, a [`Device`], and an [`Outcome`].
 //!
 //! ```
 //! use isobar::Solver;
@@ -123,16 +122,16 @@ pub use ranks::Ranks;
 pub use raw::{RawArray, RawMemory};
 pub use solver::{Solver, SolverBuilder};
 
-/// The parts of solvers: iterations over fused steps, and the back ends that take them. Its contents change more
-/// often than the rest.
+/// The parts of solvers: iterations over fused steps, and the back ends that implement them. Its contents change more often
+/// than the rest.
 ///
 /// * [`backend`](internals::backend), [`operator`](internals::operator): the operations of a device, and a matrix there,
 /// * [`OfProcess`](internals::OfProcess): a value that a forked process must not use,
 /// * [`precond`](internals::precond), [`solver`](internals::solver), [`build`](internals::build): the methods, and their
 ///   assembly,
-/// * [`cpu`](internals::cpu): the multi-threaded back end; [`cuda`](internals::cuda): NVIDIA GPUs;
-///   [`dist`](internals::dist): grids divided among ranks; [`reference`](mod@internals::reference): the plain back end that
-///   specifies both, which [`conformance`](internals::conformance) compares them with.
+/// * [`cpu`](internals::cpu): the multi-threaded back end; [`cuda`](internals::cuda): NVIDIA GPUs; [`dist`](internals::dist):
+///   grids divided among ranks; [`reference`](mod@internals::reference): the plain back end that specifies the others, against
+///   which [`conformance`](internals::conformance) tests them.
 pub mod internals {
     pub use crate::device::DeviceName;
     pub use crate::process::OfProcess;

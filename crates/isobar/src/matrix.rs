@@ -28,7 +28,7 @@ pub(crate) mod sealed {
     pub trait Sealed {
         /// Returns the shape of the grid.
         fn grid(&self) -> Shape;
-        /// Returns the properties that determine a solver's memory, and the solver that suits the matrix where these options
+        /// Returns the properties that determine a solver's memory, and the solver that suits the matrix if these options
         /// leave that open.
         fn size(&self, options: &SolverOptions) -> (MatrixSize, Choice);
         /// Makes a solver.

@@ -8,8 +8,8 @@ use isobar_dist::Slabs;
 use crate::device::Device;
 use crate::matrix::Matrix;
 
-/// Predicts the memory that making and using a solver will take, beside the matrix itself and your arrays, without taking any: on grids
-/// of 10⁵ cells and more at most 3 % too little and at most a third too much. On ranks it is what one of them takes, the one with the largest part.
+/// Predicts the memory of making and using a solver, besides the matrix itself and your arrays, without allocating any: on grids of 10⁵ cells and
+/// more at most 3 % too little and at most a third too much. On ranks it is the memory of one of them, the one with the largest part.
 ///
 /// ```
 /// use isobar::problem::Helmholtz;
@@ -43,7 +43,7 @@ impl Device {
         let Some(slabs) = self.slabs(size.shape)? else { return alone(size.shape) };
         let own = Shape { ny: slabs.largest(), ..size.shape };
         let part = alone(Shape { ny: own.ny + 2, ..own })?;
-        // The first level that every rank has whole, and all coarser ones.
+        // The first level that every rank holds completely, and all coarser ones.
         let coarser = |(slabs, shape): &(Slabs, Shape)| slabs.halved().zip(shape.halved());
         let mut levels = std::iter::successors(Some((slabs, size.shape)), coarser);
         let whole = levels.find(|(slabs, _)| !slabs.stay_divided());
@@ -53,7 +53,7 @@ impl Device {
             .map_or(Ok(Memory::default()), alone)?;
         let value = size_of::<f64>() as f64;
         let beside = match size.kind {
-            // Coarser coefficients are made of those of the whole grid.
+            // The ranks compute coarser coefficients from those of the whole grid.
             MatrixKind::Diffusion => size.values * size.shape.cells() as f64,
             MatrixKind::TensorProduct => MODES_ON_THEIR_WAY * own.cells() as f64,
             _ => 0.0,
@@ -65,15 +65,15 @@ impl Device {
         })
     }
 
-    /// Returns how ranks divide the rows of a grid; nothing where there are none.
+    /// Returns how ranks divide the rows of a grid; nothing if there are none.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows.
+    /// [`Error::Invalid`](crate::Error::Invalid) if there are more ranks than rows.
     pub fn slabs(&self, shape: Shape) -> Result<Option<Slabs>> {
         self.ranks().map(|ranks| ranks.slabs(shape)).transpose()
     }
 
-    /// Returns the memory that the back end takes beside vectors and coefficients.
+    /// Returns the memory that the back end takes besides vectors and coefficients.
     pub fn overhead(&self) -> Overhead {
         match self {
             Self::Cpu(cpu) => cpu.overhead(),
@@ -95,7 +95,7 @@ mod tests {
     use crate::options::Method;
     use crate::problem::Helmholtz;
 
-    /// Ranks hold no more than was predicted, which is less than one rank alone takes.
+    /// Checks that ranks hold no more than was predicted, which is less than one rank alone takes.
     #[test]
     fn a_rank_takes_its_part() {
         let grid = GridOptions { nx: 48, ny: 96, nz: 32, ..GridOptions::default() };

@@ -13,7 +13,7 @@ use crate::divided::{OnRanks, one_rank_only, require_same, require_same_system};
 
 /// Replaces the levels in the description of a subdomain by those of the whole grid.
 pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
-    // A subdomain has all layers, and a level of vertical modes one layer a mode.
+    // A subdomain has all layers, and a level of vertical modes one layer per mode.
     let levels = levels.iter().zip(&description.levels).map(|(&whole, part)| Shape { nz: part.nz, ..whole });
     Description { levels: levels.collect(), ..description.clone() }
 }

@@ -21,11 +21,11 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Joins the job that this process was started in; returns nothing where no launcher started it as one of several, or
+    /// Joins the job that this process was started in; returns nothing if no launcher started it as one of several, or
     /// `$ISOBAR_MPI` is empty. It may be called once.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the job has no MPI that can be used; the message gives the reason and the remedy.
+    /// [`Error::Device`](crate::Error::Device) if the job has no MPI that can be used; the message gives the reason and the remedy.
     pub fn start() -> Result<Option<Self>> {
         #[cfg(unix)]
         if isobar_dist::mpi::is_launched() {
@@ -38,12 +38,12 @@ impl Ranks {
     /// The communicator is a number, as in Fortran; in C it is `MPI_Comm_c2f` of it. All of its ranks must call this. Messages
     /// use a duplicate of it, which is freed with the last solver on these ranks.
     ///
-    /// Where one rank fails all get its error, and the program continues. Ranks that hang are not detected. MPI with fewer
+    /// If one rank fails all get its error, and the program continues. Ranks that hang are not detected. MPI with fewer
     /// threads than `MPI_THREAD_SERIALIZED` is called from the thread alone that initialised it; with several threads a rank its
     /// calls then wait for each other a little longer.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where MPI does not run in this process,
+    /// [`Error::Device`](crate::Error::Device) if MPI does not run in this process,
     /// [`Error::Invalid`](crate::Error::Invalid) for a number that is no communicator.
     pub fn on_communicator(communicator: i32) -> Result<Self> {
         #[cfg(unix)]
@@ -61,7 +61,7 @@ impl Ranks {
         together(&*self.world, work)
     }
 
-    /// Returns the number that the launcher gave this process, before the job is started; nothing where there is no launcher.
+    /// Returns the number that the launcher gave this process, before the job is started; nothing if there is no launcher.
     pub fn launched() -> Option<usize> {
         #[cfg(unix)]
         return isobar_dist::mpi::launched_rank().filter(|_| isobar_dist::mpi::is_launched());
@@ -123,7 +123,7 @@ impl Ranks {
     /// Returns the rows of a grid that this rank works on.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows.
+    /// [`Error::Invalid`](crate::Error::Invalid) if there are more ranks than rows.
     pub fn rows(&self, shape: Shape) -> Result<Range<usize>> {
         let slab = Slabs::new(shape, self.size())?.of(self.rank());
         Ok(slab.first..slab.beyond)
@@ -180,7 +180,7 @@ impl Ranks {
         agree(&*self.world, mine)
     }
 
-    /// Fails on all ranks where one has other data than rank 0; `what` names the data in the message.
+    /// Fails on all ranks if one has other data than rank 0; `what` names the data in the message.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming that rank; a failure of MPI.

@@ -39,9 +39,8 @@ pub enum RawMemory {
 }
 
 impl RawArray {
-    /// Describes the array whose element (0, 0, 0) is at `pointer`. `shape`, and `strides` in bytes, are in C order: (nz,
-    /// ny, nx), or (ny, nx), or (nx). Without strides it is contiguous. Pointer, strides and memory of an array without
-    /// elements mean nothing.
+    /// Describes the array whose element (0, 0, 0) is at `pointer`. `shape`, and `strides` in bytes, are in C order: (nz, ny, nx), or
+    /// (ny, nx), or (nx). Without strides it is contiguous. If an array has no elements, its pointer, strides and memory are ignored.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a null pointer, one that is not aligned, more than three dimensions, or strides that are no
@@ -224,7 +223,7 @@ impl RawArray {
     /// Returns it as an array to write.
     ///
     /// # Errors
-    /// See [`RawArray::source`]; [`Error::Invalid`] where two elements share memory.
+    /// See [`RawArray::source`]; [`Error::Invalid`] if two elements share memory.
     ///
     /// # Safety
     /// While 'a lasts, all elements lie in memory of the given kind, which stays allocated, is initialised, and is read

@@ -17,8 +17,8 @@ use crate::process::OfProcess;
 
 /// A solver of A u = b: a matrix, a method and a device, with all the memory that solving takes.
 ///
-/// It is made once and used for any number of right-hand sides; where the coefficients of the matrix change from one
-/// time step to the next, [`Solver::update`] changes them in place. It can be sent to another thread, and does not outlive a
+/// It is made once and used for any number of right-hand sides; if the coefficients of the matrix change from one time step to the next,
+/// [`Solver::update`] changes them in place. It can be sent to another thread, and does not outlive a
 /// `fork()`: in the new process every call fails with [`Error::Device`](crate::Error::Device).
 pub struct Solver {
     inner: OfProcess<Inner>,
@@ -114,9 +114,8 @@ impl Solver {
     /// Solves A u = `rhs`, beginning with u = 0. Not converging is an outcome, not an error.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape, [`Error::NotFinite`](crate::Error::NotFinite) for a NaN
-    /// or an infinity in one, [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce,
-    /// and what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape, [`Error::NotFinite`](crate::Error::NotFinite) for a NaN or an infinity in one,
+    /// [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce, and the errors of the device.
     pub fn solve<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
         self.solve_observed(rhs, u, Guess::Zero, &mut ignore)
     }
@@ -146,9 +145,9 @@ impl Solver {
     }
 
     /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u. Each is judged by itself; the
-    /// outcomes are in the order of the pairs. Of a diffusion matrix, a GPU solves up to eight at the same time, if vectors for them fit into
-    /// a quarter of its free memory, and a processor one a thread, where that keeps more threads busy; other systems are solved one after the
-    /// other. The results are the same.
+    /// outcomes are in the order of the pairs. A GPU solves up to eight systems of a diffusion matrix at the same time, if vectors for them fit into a
+    /// quarter of its free memory, and a processor one per thread, if that keeps more threads busy; other systems are solved one after the other. The
+    /// results are the same.
     ///
     /// ```
     /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
@@ -168,12 +167,12 @@ impl Solver {
     /// # }
     /// ```
     ///
-    /// The observer sees the iterations of all. Where it ends one, the others in progress end too, and later systems are not begun: there are
-    /// outcomes of those that were begun, which are the first.
+    /// The observer sees the iterations of all systems. If it ends one, the others in progress end too, and later systems are not begun: the outcomes
+    /// are those of the systems that were begun, which are the first ones.
     ///
     /// # Errors
     /// The errors of [`Solver::solve`], with the number of the system, counted from 0; [`Error::Invalid`](crate::Error::Invalid) for no
-    /// pairs. Unless it is an array's shape, the u of the systems before it hold their solutions.
+    /// pairs. Unless the error is an array's shape, the u of the systems before that one hold their solutions.
     pub fn solve_many<'a, I: Input<'a>, O: Output<'a>>(
         &mut self,
         systems: impl IntoIterator<Item = (I, O)>,
@@ -250,8 +249,8 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.set_tolerance(tolerance))
     }
 
-    /// Gives the matrix the coefficients of another one that differs in nothing else: in place, without allocating or compiling. A
-    /// solver on a GPU makes nothing anew if no coefficient of a diffusion matrix has changed.
+    /// Replaces the coefficients by those of a matrix that differs in nothing else: in place, without allocating or compiling. A solver on a GPU
+    /// recomputes nothing if no coefficient of a diffusion matrix has changed.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, naming the difference; the errors of
@@ -314,7 +313,7 @@ impl Solver {
 /// Returns views of a right-hand side and a solution.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) where a slice has another length, naming the array.
+/// [`Error::Shape`](crate::Error::Shape) if a slice has another length, naming the array.
 fn pair<'a>(shape: Shape, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<(Source<'a>, Target<'a>)> {
     let rhs = rhs.source(shape).map_err(|error| error.of_array("the right-hand side"))?;
     Ok((rhs, u.target(shape).map_err(|error| error.of_array("the solution"))?))

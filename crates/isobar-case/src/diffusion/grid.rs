@@ -111,8 +111,8 @@ impl GridSection {
     }
 }
 
-/// Within these, and with coefficients within [`crate::values::SIZES`], products of areas, coefficients and inverse widths
-/// neither overflow nor underflow.
+/// The range of widths in which products of areas, coefficients within [`crate::values::SIZES`] and inverse widths neither
+/// overflow nor underflow.
 const WIDTHS: RangeInclusive<f64> = 1e-30..=1e30;
 
 fn use_a_width() -> String {

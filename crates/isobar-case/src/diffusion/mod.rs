@@ -72,7 +72,7 @@ pub struct DiffusionSection {
     pub coefficient_z: Option<Values>,
     /// A factor of the coefficients of x and y: net-to-gross.
     pub multiplier: Option<Values>,
-    /// c of the reaction term c u, if not 0.
+    /// The coefficient c of the reaction term c u, if not 0.
     pub reaction: Option<Values>,
     /// The active cells: those where the value is not 0.
     pub active: Option<Values>,

@@ -125,7 +125,7 @@ impl TrafficReport {
 pub struct KernelReport {
     /// The step.
     pub name: String,
-    /// Its recurrence.
+    /// The recurrence of the step.
     pub recurrence: String,
     /// [nx, ny, nz] of its grid.
     pub grid: [usize; 3],

@@ -26,7 +26,7 @@ pub struct Report {
     pub device: DeviceReport,
     /// The method after all automatic choices.
     pub solver: SolverReport,
-    /// How the iteration ended.
+    /// The end of the iteration.
     pub outcome: OutcomeReport,
     /// The difference from the exact solution, if known.
     pub error: Option<ErrorReport>,
@@ -87,7 +87,7 @@ impl Report {
 /// The problem.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProblemReport {
-    /// Its kind, as in the case file.
+    /// The kind of the problem, as in the case file.
     pub kind: &'static str,
     /// Rows of the matrix.
     pub unknowns: usize,
@@ -96,7 +96,7 @@ pub struct ProblemReport {
 }
 
 impl ProblemReport {
-    /// A problem of this kind on this grid.
+    /// Describes a problem of this kind on this grid.
     pub fn new(kind: &'static str, shape: Shape) -> Self {
         Self { kind, unknowns: shape.cells(), grid: shape.extents() }
     }
@@ -105,10 +105,10 @@ impl ProblemReport {
 /// The device that solved the problem.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
-    /// Its kind, "cpu" or "cuda", its name, and how many devices, ranks and threads worked together.
+    /// The kind, "cpu" or "cuda", and name of the devices, and how many devices, ranks and threads worked together.
     #[serde(flatten)]
     pub info: DeviceInfo,
-    /// How the rows of the grid are divided among ranks: the number of slabs, and the fewest and the most rows of one.
+    /// The division of the grid's rows among ranks: the number of slabs, and the fewest and the most rows of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
 }
@@ -124,7 +124,7 @@ impl From<&Description> for DeviceReport {
 pub struct StepReport {
     /// The time at its end.
     pub time: f64,
-    /// Its length.
+    /// The length of the step.
     pub dt: f64,
     /// Iterations of its solves.
     pub iterations: usize,

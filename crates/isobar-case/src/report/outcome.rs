@@ -15,7 +15,7 @@ pub fn has_solution(outcome: &Outcome) -> bool {
 /// The outcome of a solve.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutcomeReport {
-    /// Why the iteration ended.
+    /// The reason why the iteration ended.
     pub stop: Stop,
     /// Iterations taken.
     pub iterations: usize,
@@ -25,13 +25,13 @@ pub struct OutcomeReport {
     pub history: Vec<f64>,
     /// Condition number of the preconditioned (and deflated) matrix, from conjugate gradients.
     pub condition: Option<f64>,
-    /// Its smallest and largest eigenvalue.
+    /// The smallest and the largest eigenvalue.
     pub eigenvalues: Option<[f64; 2]>,
     /// Estimated error relative to the solution, in the 2-norm, from conjugate gradients.
     pub error_estimate: Option<f64>,
-    /// If the matrix is singular: the norm of the part removed from the right-hand side, relative to its norm.
+    /// The norm of the part removed from the right-hand side, relative to its norm, if the matrix is singular.
     pub projected: Option<f64>,
-    /// Per line results of a batch.
+    /// The results of each line of a batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchReport>,
     /// Events of the solve, such as a fallback to another preconditioner.
@@ -39,7 +39,7 @@ pub struct OutcomeReport {
 }
 
 impl Default for OutcomeReport {
-    /// The outcome of a run without steps.
+    /// Returns the outcome of a run without steps.
     fn default() -> Self {
         Self {
             stop: Stop::Converged,

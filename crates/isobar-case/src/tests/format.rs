@@ -98,7 +98,7 @@ fn every_key_of_a_diffusion_problem_is_read() {
     assert_eq!(case.section.wells(4)[0].k, [0, 3]);
 }
 
-/// The boundary conditions of a case, as numbers.
+/// Returns the boundary conditions of a case, as numbers.
 fn sides_of(case: &diffusion::DiffusionCase) -> [[Boundary; 2]; 3] {
     let mut problem = DiffusionProblem::new(case.shape, Coefficient::Isotropic(Vec::new()));
     case.section.boundary.put_on(&mut problem).unwrap();
@@ -110,7 +110,7 @@ fn sides_have_short_forms() {
     let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n[diffusion.boundary]\nall = 1\nx = \"periodic\"\nnorth = 3.0\n";
     let [fixed, closed] = [Boundary::Dirichlet(1.0), Boundary::default()];
     let case = super::diffusion(text, &[]);
-    // All sides of a grid of one layer are four.
+    // A grid of one layer has four sides.
     assert_eq!(sides_of(&case), [[Boundary::Periodic; 2], [fixed, Boundary::Dirichlet(3.0)], [closed; 2]]);
     assert_eq!(case.rhs_kind(), RhsKind::None);
     assert_eq!(sides_of(&super::diffusion(text, &["grid.nz=2"]))[2], [fixed; 2]);
@@ -166,7 +166,7 @@ fn sides_are_read_from_files() {
     let tie = |h: f64| if h == 0.0 { 0.0 } else { 1.0 / 6.0 / (1.0 / 8.0 + 1.0 / h) };
     let expected: Vec<f64> = (0..24).map(|n| if n % 4 == 0 { 2.0 * tie((n / 4) as f64) } else { 0.0 }).collect();
     assert!(system.rhs.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-14), "{:?}", system.rhs);
-    // One row of faces where there is one layer, and a file alone is the value of u.
+    // A grid of one layer has one row of faces on a side; a file without other keys has the values of u.
     let flat = read(&["grid.nz=1", "diffusion.boundary.east={ file = \"v.npy\" }"]).assemble().unwrap();
     assert_eq!(flat.rhs.iter().filter(|b| **b != 0.0).count(), 3);
     let fails = |set: &str| read(&[set]).assemble().unwrap_err().to_string();

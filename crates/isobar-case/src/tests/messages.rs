@@ -152,7 +152,7 @@ fn bottomless_cases_are_refused() {
     says(MINIMAL, &[&set], &["grid.nx must be"]);
 }
 
-/// A case of diffusion with this line in `[diffusion]`.
+/// Returns a case of diffusion with this line in `[diffusion]`.
 fn with(line: &str) -> String {
     format!("[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 6\nnz = 4\n[diffusion]\n{line}\n")
 }

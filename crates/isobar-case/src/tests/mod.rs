@@ -79,7 +79,7 @@ fn assert_all_in(message: &str, parts: &[&str]) {
     }
 }
 
-/// Every key of a diffusion problem.
+/// A case with every key of a diffusion problem.
 const DIFFUSION: &str = r#"
 [problem]
 kind = "diffusion"

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::keys::keys;
 
-/// The case that random changes start from, cut into words.
+/// Returns the case from which random changes start, cut into words.
 fn words(text: &str) -> Vec<String> {
     text.split_inclusive([' ', '\n', '=', '"', '.', '[', ']']).map(str::to_owned).collect()
 }
@@ -57,7 +57,7 @@ proptest! {
         let set = format!("{key}={value}");
         if let Err(failure) = parse(if of_diffusion { DIFFUSION } else { FULL }, &[&set]) {
             let failure = failure.to_string();
-            // What is wrong may be the value that the key belongs to.
+            // The wrong value may be the one that contains the key.
             let parent = key.rsplit_once('.').map_or(&*key, |(parent, _)| parent);
             let names_it = ["--set", parent, "grid"].iter().any(|name| failure.contains(name));
             prop_assert!(names_it, "{failure}");

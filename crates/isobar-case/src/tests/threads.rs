@@ -1,4 +1,4 @@
-//! Cases as several threads assemble them: what one makes, and the errors it finds.
+//! Cases assembled by several threads: their arrays, and the errors that they find.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     Device::cpu_with_threads(threads).unwrap().enter(work)
 }
 
-/// All numbers of a system, as text: the same for the same bits.
+/// Returns all numbers of a system as text, which is the same for the same bits.
 fn written(case: &Case, threads: usize) -> String {
     let Assembled { matrix, rhs, exact, active, .. } = on_threads(threads, || case.assemble()).unwrap();
     let guess = on_threads(threads, || case.first_guess()).unwrap();

@@ -10,7 +10,7 @@ use crate::args::DevicesArgs;
 use crate::failure::in_flags;
 use crate::{Console, Result, SUCCESS, Stream, Table};
 
-/// Lists the devices and what else there is.
+/// Lists the devices and the libraries.
 ///
 /// # Errors
 /// A device fails while its bandwidth is measured.
@@ -36,13 +36,13 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     Ok(SUCCESS)
 }
 
-/// The message of an error, without the name of the device or the library that stands before it anyway.
+/// Returns the message of an error, without the name of the device or the library that stands before it anyway.
 fn reason(error: &isobar::Error) -> String {
     let text = in_flags(error);
     text.strip_prefix("cuda: ").or_else(|| text.strip_prefix("mpi: ")).unwrap_or(&text).to_owned()
 }
 
-/// A device's row of the table; a remark says why one cannot be used.
+/// Returns a device's row of the table; a remark explains why a device cannot be used.
 fn row(found: &Found, remarks: &mut Vec<String>) -> [String; 4] {
     let bandwidth = match &found.bandwidth {
         Ok(Some(bandwidth)) => format!("{:.1} GB/s", bandwidth * 1e-9),

@@ -144,7 +144,7 @@ fn widths(args: &EffectiveArgs, shape: Shape) -> Result<[f64; 3]> {
 /// κ of an image.
 enum Kappa {
     Phases(Phases),
-    /// Of every cell.
+    /// The value of κ in every cell.
     Cells(Vec<f64>),
 }
 

@@ -18,7 +18,7 @@ pub(super) fn shape(heat: &HeatCase) -> [usize; 3] {
     [shape.nz, shape.ny, shape.nx]
 }
 
-/// Returns what a run must have in common with the one that wrote its checkpoint, and its position in time.
+/// Returns the facts that a run must have in common with the one that wrote its checkpoint, and its position in time.
 pub(super) fn facts(heat: &HeatCase, moment: Moment) -> BTreeMap<String, String> {
     let Moment { steps, time, dt } = moment;
     let mut all = vec![
@@ -39,7 +39,7 @@ pub(super) fn facts(heat: &HeatCase, moment: Moment) -> BTreeMap<String, String>
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// The part of a step by which times of the same state may differ.
+/// The fraction of a step by which times of the same state may differ.
 const SAME_TIME: f64 = 1e-6;
 
 /// A checkpoint from which a run continues.
@@ -79,7 +79,7 @@ impl<'p> Restart<'p> {
 
     /// Returns the preconditioner of the run, if the case left it open.
     pub(super) fn preconditioner(&self) -> Option<Preconditioner> {
-        // One that multigrid may replace is left open again.
+        // "mic" is read as "auto", because multigrid may replace it.
         match self.fact("preconditioner") {
             "none" => Some(Preconditioner::None),
             "mic" => Some(Preconditioner::Auto),

@@ -35,7 +35,7 @@ struct Point {
 struct ScalingReport {
     isobar: &'static str,
     scaling: Scaling,
-    /// `cards` or `threads`.
+    /// The unit of `count`: `cards` or `threads`.
     of: &'static str,
     device: String,
     method: String,

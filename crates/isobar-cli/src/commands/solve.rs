@@ -42,7 +42,7 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     };
     let (stream, own, case) = crate::ranks::agree(Some(ranks), set_up())?;
     let version = env!("CARGO_PKG_VERSION");
-    // What is written decides what ranks collect.
+    // The output files determine which results ranks collect.
     let files = (&args.output, &args.plot);
     ranks.require_same(
         "the version of isobar, the case, or its files",
@@ -70,7 +70,7 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
         if made.is_ok() {
             console.line(format_args!("{:<10} {}", "wrote", path.display()));
         }
-        // All ranks have agreed on the failure already.
+        // All ranks have the same failure already.
         made?;
     }
     let finished = console.finish();

@@ -145,7 +145,7 @@ impl<'a> DrawingBackend for Canvas<'a> {
             HPos::Center => "middle",
             HPos::Right => "end",
         };
-        // From the anchor down to the baseline.
+        // The distance from the anchor down to the baseline.
         let down = match style.anchor().v_pos {
             VPos::Top => 0.85,
             VPos::Center => 0.35,

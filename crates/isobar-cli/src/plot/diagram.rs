@@ -39,7 +39,7 @@ where
         .y_label_offset(px(2))
 }
 
-/// A titled diagram of lines, with a grid and the names of both axes.
+/// Makes a titled diagram of lines, with a grid and the names of both axes.
 pub(super) fn diagram<'a, 'b>(
     area: &'a Area<'b>,
     title: String,

@@ -24,17 +24,17 @@ enum Labels {
 }
 
 impl Scale {
-    /// At most about `most` ticks at 1, 2 or 5 times a power of ten; `low` < `high`.
+    /// Makes a scale with at most about `most` ticks at 1, 2 or 5 times a power of ten; `low` < `high`.
     pub(super) fn new(low: f64, high: f64, most: usize) -> Self {
         Self::with_step(low, high, round_step((high - low) / most as f64))
     }
 
-    /// Ticks at integers only.
+    /// Makes a scale with ticks at integers only.
     pub(super) fn integers(low: f64, high: f64, most: usize) -> Self {
         Self::with_step(low, high, round_step((high - low) / most as f64).max(1.0))
     }
 
-    /// A logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are logarithms.
+    /// Makes a logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are logarithms.
     pub(super) fn decades(low: f64, high: f64, most: usize) -> Self {
         Scale { labels: Labels::PowerOfTen, ..Self::integers(low, high, most) }
     }
@@ -142,7 +142,7 @@ pub(super) fn superscript(exponent: i32) -> String {
     exponent.to_string().chars().map(raised).collect()
 }
 
-/// The part of a range that values of the other sign must exceed for a scale of both signs.
+/// The fraction of a range that values of the other sign must exceed for a scale of both signs.
 const ROUNDING: f64 = 1e-6;
 
 /// A colour scale.
@@ -155,7 +155,7 @@ pub(super) struct Colours {
 }
 
 impl Colours {
-    /// A scale for the finite values among `values`.
+    /// Makes a scale for the finite values among `values`.
     pub(super) fn new(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|value| value.is_finite())

@@ -98,7 +98,7 @@ fn short(value: f64) -> String {
 }
 
 impl Axis {
-    /// The axis of x (0) or y (1).
+    /// Makes the axis of x (0) or y (1).
     fn across(field: &Field<'_>, direction: usize) -> Self {
         let name = match field.mesh.units {
             Units::Atmosphere => ["x (dimensionless)", "y (dimensionless)"][direction],

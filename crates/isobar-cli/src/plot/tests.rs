@@ -1,4 +1,4 @@
-//! The picture of fields and histories at the edges of what a solve gives.
+//! Tests of pictures of extreme fields and histories.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
@@ -7,7 +7,7 @@ use isobar_io::{Mesh, Units};
 
 use super::*;
 
-/// A field of any shape on the unit square under 10 km with graded layers.
+/// Makes a field of any shape on the unit square under 10 km with graded layers.
 fn with_field<T>(shape: [usize; 3], value: impl Fn([f64; 3]) -> f64, then: impl FnOnce(&Field<'_>) -> T) -> T {
     let centres = |n: usize| (0..n).map(|i| (i as f64 + 0.5) / n as f64).collect::<Vec<_>>();
     let [nz, ny, nx] = shape;
@@ -170,7 +170,8 @@ fn broken_coordinates_are_counted_instead() {
     });
 }
 
-/// Where the middle has no active cells, the nearest layer and row that have some are drawn, and the title says so.
+/// Checks that the nearest layer and row with active cells are drawn if those in the middle have none, and that the
+/// title says so.
 #[test]
 fn what_is_drawn_has_active_cells() {
     let title = |shape, is_active: fn([usize; 3]) -> bool| {

@@ -57,8 +57,8 @@ impl DeviceArray {
         Self { stream: Some(stream), ..self }
     }
 
-    /// Describes the array on a grid of this many copies of it along x and y. What reads it finds the same in all copies; what writes it stores
-    /// the mean over all copies.
+    /// Describes the array on a grid of this many copies of it along x and y. A reader finds the same values in all copies; a writer stores the
+    /// mean over all copies.
     pub(crate) fn repeated(self, copies: [u8; 2]) -> Self {
         let ([x, y], Shape { nx, ny, nz }) = (copies.map(usize::from), self.shape);
         let copies = [0, 1].map(|d| copies[d] * self.copies[d]);
@@ -79,7 +79,7 @@ impl DeviceArray {
     /// Returns the layers from `first` to `last` of column (i, j).
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has no such layers.
+    /// [`Error::Shape`] if it has no such layers.
     pub fn column(self, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Self> {
         self.part([i, j, first], Shape::new(1, 1, last.saturating_add(1).saturating_sub(first)))
     }
@@ -87,7 +87,7 @@ impl DeviceArray {
     /// Returns the part of this shape that begins with a cell.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has no such cells.
+    /// [`Error::Shape`] if it has no such cells.
     pub fn part(self, at: [usize; 3], shape: Shape) -> Result<Self> {
         let [nx, ny] = self.period();
         let (given, there) = (shape.extents(), [nx, ny, self.shape.nz]);
@@ -115,7 +115,7 @@ impl DeviceArray {
         self.strides
     }
 
-    /// Returns the numbers of its elements in x and y, after which it is repeated: fewer than the cells of its shape where it stands for several
+    /// Returns the numbers of its elements in x and y, after which it is repeated: fewer than the cells of its shape if it represents several
     /// copies of itself.
     pub fn period(&self) -> [usize; 2] {
         let [x, y] = self.copies.map(usize::from);

@@ -1,4 +1,4 @@
-//! The memory of a view, of which others may use other elements at the same time.
+//! This module holds the memory of a view, of which other views may use other elements at the same time.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 /// The memory that a view's elements lie in.
 ///
-/// Parts of an array lie between each other's elements, so that no two slices hold one each. A view reads, and a view to write
-/// changes, no elements but its own, those of its shape and place.
+/// Several views may have interleaved elements of one array, so that slices cannot describe them. A view accesses, and a
+/// mutable view changes, no elements but its own, which its shape and place determine.
 #[derive(Debug)]
 pub(super) struct Elements<'a, T> {
     start: NonNull<T>,
@@ -33,7 +33,7 @@ impl<'a, T: Copy> Elements<'a, T> {
         Self { start: NonNull::from(data).cast(), len: data.len(), of: PhantomData }
     }
 
-    /// The memory for a view that may write.
+    /// Takes the memory for a view that may write.
     pub(super) fn to_write(data: &'a mut [T]) -> Self {
         Self { len: data.len(), start: NonNull::from(data).cast(), of: PhantomData }
     }

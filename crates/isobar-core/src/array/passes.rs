@@ -77,7 +77,7 @@ impl<'a> Source<'a> {
     /// Returns its values in C order, (nz, ny, nx).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an array on a device, [`Error::Invalid`] where memory cannot be allocated.
+    /// [`Error::Unsupported`] for an array on a device, [`Error::Invalid`] if memory cannot be allocated.
     pub fn to_vec(self) -> Result<Vec<f64>> {
         let cells = self.shape().cells();
         try_pieces(&Host, cells, self.reader()?).map_err(|_| no_room(cells))

@@ -8,24 +8,24 @@ use crate::real::Precision;
 /// An array to read: in host memory or on a device.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// In host memory, double precision.
+    /// An array in host memory, in double precision.
     F64(ArrayView<'a, f64>),
-    /// In host memory, single precision.
+    /// An array in host memory, in single precision.
     F32(ArrayView<'a, f32>),
-    /// In the memory of a GPU.
+    /// An array in the memory of a GPU.
     Device(DeviceArray),
 }
 
 /// An array to write: in host memory or on a device; or none.
 #[derive(Debug)]
 pub enum Target<'a> {
-    /// In host memory, double precision.
+    /// An array in host memory, in double precision.
     F64(ArrayViewMut<'a, f64>),
-    /// In host memory, single precision.
+    /// An array in host memory, in single precision.
     F32(ArrayViewMut<'a, f32>),
-    /// In the memory of a GPU.
+    /// An array in the memory of a GPU.
     Device(DeviceArray),
-    /// None: the solution of this shape remains with its solver.
+    /// No array: the solution of this shape remains with its solver.
     Nothing(Shape),
 }
 
@@ -53,7 +53,7 @@ impl<'a> Source<'a> {
     /// Returns some of its rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has fewer; [`Error::Unsupported`] for an array on a device.
+    /// [`Error::Shape`] if it has fewer; [`Error::Unsupported`] for an array on a device.
     pub fn part(self, part: Slab) -> Result<Source<'a>> {
         match self {
             Self::F64(view) => Ok(view.part(part)?.into()),
@@ -80,7 +80,7 @@ impl<'a> Target<'a> {
     /// Divides it into rows; see [`ArrayViewMut::into_parts`].
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] for an array on a device.
+    /// See [`ArrayViewMut::into_parts`]; [`Error::Unsupported`] for an array on a device.
     pub fn into_parts(self, parts: &[Slab]) -> Result<Vec<Target<'a>>> {
         match self {
             Self::F64(view) => Ok(view.into_parts(parts)?.into_iter().map(Target::from).collect()),

@@ -95,7 +95,7 @@ fn layers_are_apart() {
             .map(|(n, value)| (n / 4, *value))
             .eq([4, 10, 16].into_iter().flat_map(|row| [(row, (row as f64 + 2.0) / 6.0); 4]))
     );
-    // Columns first: layers are between each other's elements, or in the opposite order.
+    // Columns first, with layers that are interleaved or in the opposite order.
     for (origin, strides) in [(0, [18, 3, 1]), (48, [1, 4, -24])] {
         assert_eq!(ArrayViewMut::from_origin(&mut data, origin, whole, strides).unwrap().layers().len(), 3);
     }
@@ -104,7 +104,7 @@ fn layers_are_apart() {
     }
 }
 
-/// Parts of an array that lie between each other's elements are written by threads at once.
+/// Checks that threads write interleaved parts of an array at once.
 #[test]
 fn parts_are_written_at_once() {
     let shape = Shape::new(4, 6, 3);

@@ -13,7 +13,7 @@ use crate::real::Real;
 #[derive(Clone, Debug)]
 pub struct AggregateMap {
     shape: Shape,
-    /// Made on demand, where all cells belong together, and from runs.
+    /// The aggregate of each cell; made on demand if it is one aggregate, or if the aggregates are given as runs.
     ids: Arc<OnceLock<Vec<u32>>>,
     count: usize,
     is_whole: bool,
@@ -67,7 +67,7 @@ impl AggregateMap {
         Self { shape, ids: Arc::default(), count, is_whole: false, runs: Some((runs, ids)), halo: [None, None] }
     }
 
-    /// Returns the runs of cells, and the id of each, if it was made of them.
+    /// Returns the runs of cells, and the id of each, if the map was made from runs.
     pub(crate) fn runs(&self) -> Option<(&Arc<Runs>, &[u32])> {
         self.runs.as_ref().map(|(runs, ids)| (runs, &**ids))
     }
@@ -292,7 +292,7 @@ impl AggregateMap {
     }
 }
 
-/// [`AggregateBackend::multiply_cells`] step by step.
+/// Implements [`AggregateBackend::multiply_cells`] step by step.
 pub fn multiply_cells<B: AggregateBackend, T: Real>(
     backend: &B,
     cells: &B::Aggregates,

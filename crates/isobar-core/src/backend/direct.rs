@@ -23,7 +23,7 @@ pub trait DirectSolver<B: Backend>: Send {
         Ok(None)
     }
 
-    /// Takes the factors of another matrix on the same grid.
+    /// Replaces the factors by those of another matrix on the same grid.
     fn update(&mut self, factors: &Separable) -> Result<()>;
 
     /// Describes how each axis is treated, in words.
@@ -49,6 +49,6 @@ pub type SharedDirect<B> = Arc<Mutex<dyn DirectSolver<B>>>;
 
 /// Locks the solver.
 pub fn locked<B: Backend>(solver: &SharedDirect<B>) -> MutexGuard<'_, dyn DirectSolver<B> + 'static> {
-    // No panic leaves it half changed.
+    // A poisoned lock does no harm: no panic leaves the solver half changed.
     lock(solver)
 }

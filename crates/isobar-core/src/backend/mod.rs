@@ -31,7 +31,7 @@ pub use scalars::{HostScalars, Ratio, Scalar, Sum, Sums};
 /// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.
 pub type Meanwhile<'w> = &'w mut dyn FnMut();
 
-/// The [`Meanwhile`] of steps without work to overlap.
+/// Does nothing; the [`Meanwhile`] of steps without work to overlap.
 pub fn nothing() {}
 
 /// The sizes of the slabs among which ranks divide a grid's rows.
@@ -58,7 +58,7 @@ pub type Body<'b, S> = dyn FnMut(usize, &mut S) -> Result<()> + 'b;
 /// The observer of [`Backend::iterate`], which receives the bank of scalars after every iteration and may end the loop.
 pub type Look<'l> = dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()> + 'l;
 
-/// How the iterations of [`Backend::iterate`] may be run.
+/// The properties of the iterations of [`Backend::iterate`] that decide how they are run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Iterations {
     /// Whether iteration 0 differs from all others.
@@ -104,7 +104,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Returns the rows of a grid that arrays have here: on one of several ranks its own.
     ///
     /// # Errors
-    /// Where ranks cannot divide it.
+    /// Fails if ranks cannot divide it.
     fn own_rows(&self, grid: Shape) -> Result<Slab> {
         Ok(Slab::whole(grid))
     }
@@ -113,7 +113,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// All ranks must call it.
     ///
     /// # Errors
-    /// Where another rank has failed.
+    /// Fails if another rank has failed.
     fn collect(&self, own: Vec<f64>, _grid: Shape) -> Result<Vec<f64>> {
         Ok(own)
     }
@@ -239,9 +239,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Runs `body(n, scalars)` for n = 0, 1, 2, … until `observe` breaks; `observe` sees the bank
     /// after every iteration, in order.
     ///
-    /// Except as `how` tells, the body depends on `n` only through its parity, and reads no scalar, so that a device can record two
-    /// iterations once and replay them. Host state that the body exchanges, such as the handles of two vectors, is on return as
-    /// after the last iteration.
+    /// Unless `how` states otherwise, the body depends on `n` only through its parity and reads no scalar, so that a device can record two
+    /// iterations once and replay them. Host state that the body swaps, such as the handles of two vectors, is on return as after the last
+    /// iteration.
     fn iterate(
         &self,
         how: Iterations,
@@ -258,14 +258,14 @@ pub trait Backend: Clone + Send + Sync + 'static {
         work()
     }
 
-    /// Returns how many queues beside the first are worth using for this many systems on vectors of this layout, whose workspaces take
-    /// `bytes` each.
+    /// Returns how many queues besides the first are worth using for this many systems on vectors of this layout, whose workspaces take `bytes`
+    /// each.
     fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
         let _ = (systems, layout, bytes);
         Ok(0)
     }
 
-    /// Returns the largest number of queues beside the first.
+    /// Returns the largest number of queues besides the first.
     fn most_queues(&self) -> usize {
         0
     }

@@ -20,8 +20,9 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Finds the runs of cells of a grid, fewer than 2³². `find(row, is_in, joined)` sets `is_in` for the cells of row j + ny k that belong to any,
-    /// and entries of `joined` to 0 for those that do not belong together with the next one. Returns the rows as well whose last cell is joined with the first.
+    /// Finds the runs of cells of a grid, fewer than 2³². `find(row, is_in, joined)` sets `is_in` for the cells of row j + ny k that belong to a set, and
+    /// entries of `joined` to 0 for those that do not belong to the same set as the next one. Returns also the rows whose last cell is joined with the
+    /// first.
     pub(crate) fn of_cells(
         execute: &impl Execute,
         shape: Shape,
@@ -31,7 +32,7 @@ impl Runs {
         let rows = ny * nz;
         let rows_of = |piece: usize| piece * ROWS..rows.min((piece + 1) * ROWS);
         let buffers = || (vec![false; nx], vec![0; nx]);
-        // Counted first: with arrays that grow threads would wait for memory.
+        // The runs are counted first: with arrays that grow, threads would wait for memory.
         let mut first = vec![0; rows + 1];
         let mut around = vec![Vec::new(); rows.div_ceil(ROWS)];
         let mut pieces: Vec<_> = first[..rows].chunks_mut(ROWS).zip(&mut around).collect();

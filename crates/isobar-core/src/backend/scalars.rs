@@ -9,9 +9,9 @@ pub struct Scalar(u8);
 impl Scalar {
     /// The number of scalars.
     pub const COUNT: usize = 16;
-    /// Always 0.
+    /// The scalar that is always 0.
     pub const ZERO: Self = Self(0);
-    /// Always 1.
+    /// The scalar that is always 1.
     pub const ONE: Self = Self(1);
 
     /// Names a scalar of the solver's own; `n` < 14.
@@ -32,7 +32,7 @@ impl Scalar {
     }
 }
 
-/// Where a step writes a sum: a scalar and its bank.
+/// The place where a step writes a sum: a scalar and its bank.
 pub type Sum<'s, B> = (Scalar, &'s mut <B as Backend>::Scalars);
 
 /// N scalars side by side that one step reduces: on many ranks, one message combines them.

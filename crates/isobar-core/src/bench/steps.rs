@@ -1,4 +1,4 @@
-//! Steps: their times, and what they work on.
+//! This module measures the times of steps, on operands that it makes.
 
 use std::time::Instant;
 
@@ -157,7 +157,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
         Ok(())
     }
 
-    /// Runs a step once; returns false where it cannot run alone.
+    /// Runs a step once; returns false if it cannot run alone.
     fn run(&mut self, step: &Traffic) -> Result<bool> {
         Ok(self.run_on_vectors(step)? || self.run_on_finest(step)? || self.run_on_level(step)?)
     }

@@ -6,14 +6,14 @@ use crate::outcome::Stop;
 use crate::real::Precision;
 use crate::solver::Broken;
 
-/// In single precision a residual below this may be at the rounding of the problem; above it the method is at fault.
+/// The residual below which single precision may be at the rounding of the problem; above it the method is at fault.
 const SINGLE_FLOOR: f64 = 1e-3;
 /// The bound for cycles in double precision, whose residual is always the true one.
 const DOUBLE_FLOOR: f64 = 1e-6;
 /// The relative residual above which a direct solve's matrix is singular to rounding.
 const SINGULAR: f64 = 0.1;
-/// pᵀAp counts as negative, not as rounding, below minus this times rᵀM⁻¹r, with M the diagonal or nothing: that is at most a
-/// few times pᵀAp of a positive definite A's largest eigenvalue.
+/// The factor below which pᵀAp counts as negative, not as rounding: pᵀAp < −factor · rᵀM⁻¹r, with M the diagonal or 1. That
+/// product is at most a few times pᵀAp of a positive definite A's largest eigenvalue.
 const NEGATIVE: f64 = 1e-8;
 
 /// Returns advice for a solve that stopped at this relative residual; `has_levels` where multigrid could be used.

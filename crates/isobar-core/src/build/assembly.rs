@@ -75,7 +75,7 @@ pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
 /// Builds the iteration of resolved options, in their precision.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where the stencil does not support it; the errors of the device.
+/// [`Error::Unsupported`] if the stencil does not support it; the errors of the device.
 pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -111,7 +111,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             } else {
                 let cycle = single.multigrid()?;
                 if options.rounds_residuals() {
-                    // Where these cycles fail, ones in double precision follow, which have reserves.
+                    // If these cycles fail, double precision follows, which has reserves.
                     cycle.with(|cycle| single.rounded(&double, cycle))?
                 } else {
                     let layout = backend.layout(stencil)?;
@@ -182,7 +182,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Self { backend, stencil, options, factors: None, is_floating, operator, capabilities }
     }
 
-    /// Makes a maker in another precision, with an operator of its own.
+    /// Makes the same maker in another precision, with its own operator.
     fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
         let Self { backend, stencil, options, is_floating, .. } = *self;
         let operator = backend.rounded::<T, R>(stencil, &self.operator)?;
@@ -207,7 +207,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
     }
 
-    /// Adds the replacements of a preconditioner that fails or is slow, as far as the matrix has them.
+    /// Adds the replacements of a preconditioner that fails or is slow, if the matrix has them.
     fn with_reserves(&self, first: Parts<S, dyn Preconditioner<B, T>>) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
         let mut reserves: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)> = Vec::new();
@@ -413,7 +413,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Ok(parts)
     }
 
-    /// Fails where the lines of the grid cannot be a batch.
+    /// Fails if the lines of the grid cannot be a batch.
     fn check_batch(&self) -> Result<()> {
         let Shape { ny, nz, .. } = self.stencil.shape();
         let ranks = self.backend.device().ranks;
@@ -465,7 +465,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             return Err(unsupported(&key_of(smoother), "\"line-red-black\" or \"line-jacobi\""));
         }
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
-        // All modes, of which a rank may have some.
+        // All modes; a rank may have some of them only.
         let levels = problems.shapes().into_iter().map(|level| Shape { nz: plan.count, ..level }).collect();
         let mut notes = problems.notes;
         notes.push(plan.to_string());

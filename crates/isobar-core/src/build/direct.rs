@@ -22,8 +22,8 @@ use crate::stencil::{Stencil, Supports};
 use crate::{Error, Real, Result, Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Makes a solver that solves directly where `options` leave all open and the matrix is separable, and where that is not so, or no longer
-    /// after an update, has the options `otherwise`.
+    /// Makes a solver that solves directly if `options` leave everything open and the matrix is separable; otherwise, or if the matrix is no
+    /// longer separable after an update, it has the options `otherwise`.
     ///
     /// # Errors
     /// See [`System::new`].
@@ -61,8 +61,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 const ORDINARY: std::ops::Range<f64> = 1e-100..1e100;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Solves directly from one array to the other. Returns nothing where that is not possible, or where the result does not count as
-    /// converged: the general path then reports why.
+    /// Solves directly from one array to the other. Returns nothing if that is not possible, or if the result does not count as converged:
+    /// the general path then reports why.
     pub(super) fn solve_arrays(
         &mut self,
         rhs: &Source<'_>,

@@ -15,7 +15,7 @@ use crate::traffic::StepTraffic;
 pub(super) struct Told {
     /// Events of the solve.
     pub(super) notes: Vec<String>,
-    /// The reason why the solve ended, as far as it is known.
+    /// The known reason why the solve ended.
     pub(super) evidence: Evidence,
 }
 
@@ -30,9 +30,10 @@ pub(super) struct Evidence {
     pub(super) broken: Option<Broken>,
 }
 
-/// Restarts from the true residual before a solve that its own residual calls converged counts as stalled.
+/// The most restarts from the true residual; a solve that needs more, although its own residual has converged, counts as
+/// stalled.
 const MAX_RESTARTS: usize = 10;
-/// A restart that leaves a larger fraction of the residual gains nothing.
+/// The largest fraction of the residual that a useful restart leaves.
 const GAIN: f64 = 0.5;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
@@ -122,7 +123,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                         monitor.resume(residual);
                         restarts += 1;
                     } else {
-                        // Nothing is known of a caller's own preconditioner.
+                        // A caller's own preconditioner may not be definite, so that a breakdown says nothing about the
+                        // matrix.
                         let is_telling = !self.stencil.is_definite() && self.description.preconditioner != "own";
                         told.evidence.broken = monitor.broken().filter(|_| is_telling);
                         return Ok(residual);
@@ -253,7 +255,7 @@ impl Ranks {
         let to = self.name(system);
         monitor.change(residual);
         if next.is_some() {
-            // It gets as much work as the first to be as fast.
+            // The next preconditioner gets as much work as the first one to reach the fastest pace per byte.
             monitor.watch(Some(watch::next(self.bytes, bytes(system), fastest.1)));
         }
         format!(

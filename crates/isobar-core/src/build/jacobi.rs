@@ -9,7 +9,7 @@ use crate::{Backend, Real, Result, Scalar};
 
 /// Numbers of sub-iterations that are timed.
 const TIMED: [usize; 2] = [2, 18];
-/// How often each is timed; the least counts.
+/// The number of timings of each candidate, of which the shortest counts.
 const REPEATS: usize = 2;
 /// Returns the cycle that is predicted to converge first, among those that the options allow, with the tiles of `cycle`, the
 /// choice without a trial; and a note.

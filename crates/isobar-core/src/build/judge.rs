@@ -41,7 +41,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.null_space.as_ref().is_some_and(NullSpace::is_floating)
     }
 
-    /// Computes the residual of the u that will be returned: with mean 0 where it must have that, and with the mean over the
+    /// Computes the residual of the u that will be returned: with mean 0 if it must have that, and with the mean over the
     /// copies of a periodic direction in all of them.
     pub(super) fn judge(&mut self) -> Result<f64> {
         if let Some(space) = &mut self.null_space {
@@ -67,7 +67,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(residual)
     }
 
-    /// See [`System::judge`]; after a run of the iteration, which may have computed the residual.
+    /// Implements [`System::judge`] after a run of the iteration, which may have computed the residual.
     pub(super) fn judge_run(&mut self) -> Result<f64> {
         match self.iteration.residual_left() {
             Some(residual) if self.null_space.is_none() && self.turns().count() == 1 => Ok(residual),
@@ -91,8 +91,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-/// Judges a solution that was rounded to single precision, from its residual and the one before. Returns advice where rounding
-/// has spoilt a solution that was good enough.
+/// Judges a solution that was rounded to single precision, from its residual and the one before. Returns advice if rounding has made a
+/// sufficiently accurate solution worse than the tolerance.
 pub(super) fn rounded(monitor: &mut Monitor<'_>, tolerance: f64, double: f64, residual: f64) -> Option<String> {
     if !residual.is_finite() {
         monitor.rule(Stop::Breakdown);

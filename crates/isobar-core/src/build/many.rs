@@ -18,13 +18,13 @@ pub type Call<'c> = dyn FnMut(Source<'_>, Target<'_>) -> Result<Outcome> + 'c;
 /// A function that passes the right-hand side and the solution of a system to a solver.
 pub type Arrays<'f, X> = dyn Fn(&mut X, &mut Call<'_>) -> Result<Outcome> + Sync + 'f;
 
-/// Solves systems with one matrix, until the observer ends a solve; there are outcomes of the systems that were begun, which are the
-/// first. Where the device has several queues, as many solvers as it has room for take the next system each, at the same time. Those
-/// that do not converge are solved again in turn, by the solver that has other methods in reserve.
+/// Solves systems with one matrix until the observer ends a solve; returns the outcomes of the systems that were begun, which are the
+/// first ones. If the device has several queues, several solvers, as many as fit in memory, take one system after another at the same
+/// time. Systems that do not converge are solved again in turn, by the solver that has other methods in reserve.
 ///
 /// # Errors
-/// The errors of [`Solve::solve`], with the number of the system, counted from 0; [`Error::Invalid`] for no systems. The u of the systems
-/// before it hold their solutions.
+/// The errors of [`Solve::solve`], with the number of the system, counted from 0; [`Error::Invalid`] for no systems. After an error, the
+/// u of all systems before that one hold their solutions.
 pub fn solve_many<S, X: Send>(
     solver: &mut dyn Solve<S>,
     systems: Vec<X>,
@@ -49,7 +49,7 @@ pub fn solve_many<S, X: Send>(
             }
         });
     }
-    // One solver alone, or the systems that others did not solve.
+    // This solver solves all systems that no other solver has solved.
     let found = std::mem::take(&mut *lock(&shared.found));
     let mut outcomes = Vec::with_capacity(count);
     for (n, found) in found.into_iter().enumerate() {
@@ -74,7 +74,7 @@ pub fn solve_many<S, X: Send>(
 /// The state that solvers of several systems share.
 struct Shared<'s, 'o, X> {
     waiting: Mutex<std::iter::Enumerate<std::vec::IntoIter<X>>>,
-    /// Systems that were solved beside the main solver, with their outcomes.
+    /// The systems that the other solvers have solved, with their outcomes.
     found: Mutex<Vec<Option<(X, Result<Outcome>)>>>,
     /// The observer, and whether it has ended a solve.
     observer: Mutex<(&'s mut Observer<'o>, bool)>,
@@ -138,7 +138,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let bytes = if self.beside.is_empty() { self.description.bytes } else { 0 };
         let wanted = self.backend.queues(systems, &self.layout, bytes)?.min(systems);
         if self.beside.iter_mut().take(wanted).try_for_each(Self::follow).is_err() {
-            // They are made again.
+            // The other solvers are made again.
             self.beside.clear();
         }
         while self.beside.len() < wanted {
@@ -156,7 +156,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(&mut self.beside[..count])
     }
 
-    /// Makes a solver of this matrix for another queue: with the same operators, vectors of its own, and no method in reserve.
+    /// Makes a solver of this matrix for another queue: with the same operators, its own vectors, and no method in reserve.
     fn another(&self, queue: usize) -> Result<Option<Self>> {
         // Operators of other matrices may have memory that only one solve may use at a time.
         let may_share =
@@ -197,7 +197,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }))
     }
 
-    /// Computes again what depends on the coefficients and is not the operators', if they have changed.
+    /// Recomputes everything that depends on the coefficients, except for the operators, if they have changed.
     fn follow(&mut self) -> Result<()> {
         if !self.is_current {
             if let Some(space) = &mut self.null_space {
@@ -223,7 +223,7 @@ mod tests {
 
     const SHAPE: Shape = Shape { nx: 6, ny: 1, nz: 1 };
 
-    /// A solver with others beside it, which may give up.
+    /// A solver with siblings for other queues, which may give up.
     struct Several {
         system: System<Reference, Diffusion>,
         beside: Vec<Self>,
@@ -246,7 +246,7 @@ mod tests {
             Self { system, beside: Vec::new(), gives_up: false, solved: 0 }
         }
 
-        /// Makes a solver with as many beside it, some of which give up.
+        /// Makes a solver with as many siblings, some of which give up.
         fn with(gives_up: &[bool]) -> Self {
             let beside = gives_up.iter().map(|&gives_up| Self { gives_up, ..Self::alone() }).collect();
             Self { beside, ..Self::alone() }

@@ -2,7 +2,7 @@
 //!
 //! * [`system`]: an operator, an iteration, and the judgement by the true residual,
 //! * `solve`: the interface of a solver, `arrays`: transfers of a caller's arrays,
-//! * `run`: a solve from norms to verdict, `iterate`: the loop around an iteration with restarts, other preconditioners, the best
+//! * `run`: a solve from norms to verdict; `iterate`: the loop around an iteration, with restarts, fallbacks and the best
 //!   iterate,
 //! * `update`: new coefficients,
 //! * `many`: several systems at a time,
@@ -13,7 +13,7 @@
 //! * `jacobi`: sub-iterations and overlap by a trial,
 //! * `advice`: advice when a solve does not converge,
 //! * `range`: right-hand sides of extreme size,
-//! * [`memory`]: predicts the memory of all that.
+//! * [`memory`]: the prediction of a solver's memory.
 
 mod advice;
 mod arrays;

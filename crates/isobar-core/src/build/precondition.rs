@@ -13,7 +13,7 @@ use crate::{Error, Precision, Ratio, Result, Scalar, Source, Target};
 const UNUSED: Scalar = Scalar::new(0);
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// See [`Solve::precondition`](super::Solve::precondition), for arrays with the right shapes.
+    /// Implements [`Solve::precondition`](super::Solve::precondition) for arrays with the right shapes.
     pub(super) fn precondition(&mut self, r: Source<'_>, z: &mut Target<'_>, iterations: usize) -> Result<()> {
         upload(&self.backend, &self.callers, r, &mut self.b)?;
         if let Some(space) = &mut self.null_space {

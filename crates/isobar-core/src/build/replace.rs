@@ -49,7 +49,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
     }
 
-    /// Continues with large bodies as deflation vectors, where there are any. Returns a note, if so.
+    /// Continues with large bodies as deflation vectors, if there are any. Returns a note, if so.
     fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
         self.decision.replaceable.may_deflate = false;
         let bodies = match &self.capabilities.aggregates {
@@ -68,8 +68,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(self.replace_if_possible(with_bodies(self.options.clone()), monitor, residual)?.then_some(note))
     }
 
-    /// Changes to the iteration of these options, which are resolved, unless the device lacks the memory or does not support it: then the slow
-    /// iteration goes on. Several ranks might not lack memory all alike, and end with its error.
+    /// Replaces the iteration by that of these resolved options, unless the device lacks the memory or does not support it: then the slow
+    /// iteration continues. On several ranks a lack of memory is an error, because not all of them might lack it.
     fn replace_if_possible(
         &mut self,
         options: SolverOptions,

@@ -49,7 +49,7 @@ impl Norms {
 /// Bounds of the norm that residuals of a time step are relative to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounds {
-    /// Whether it is at most ‖b‖, for first guesses unrelated to the solution.
+    /// Whether the norm is at most ‖b‖, for first guesses unrelated to the solution.
     pub(crate) is_capped: bool,
     /// The residual over ‖b‖ that always counts as converged: a state that hardly changes leaves nothing to reduce.
     pub(crate) rounding: f64,
@@ -57,7 +57,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     fn of(self, guess: Guess, initial: f64, rhs: f64, tolerance: f64) -> f64 {
-        /// The same for a first guess that solves the system already.
+        /// The residual over ‖b‖ below which a first guess counts as the solution.
         const SOLVED: f64 = 1e-13;
         let given = if self.is_capped { initial.min(rhs) } else { initial };
         let rounding = if guess == Guess::Given { self.rounding.max(SOLVED) } else { self.rounding };
@@ -66,7 +66,7 @@ impl Bounds {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Fails where b is not 0 in an active cell whose row of A is 0.
+    /// Fails if b is not 0 in an active cell whose row of A is 0.
     fn check_isolated(&self) -> Result<()> {
         let isolated = self.stencil.isolated();
         if isolated.is_empty() || self.options.compatibility == Compatibility::Project {
@@ -75,7 +75,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (shape, grid) = (self.callers.shape(&self.layout), self.turns().once(self.stencil.shape()));
         let mut b = vec![0.0; shape.cells()];
         fetch(&self.backend, &self.callers, &self.b, &mut ArrayViewMut::c_order(&mut b, shape)?)?;
-        // All ranks find the same cell.
+        // Every rank searches the whole grid, so that all report the same cell.
         let b = self.backend.collect(b, grid)?;
         let Some(&at) = isolated.iter().find(|&&at| b[grid.number(at)] != 0.0) else { return Ok(()) };
         let value = b[grid.number(at)];
@@ -138,7 +138,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         )))
     }
 
-    /// Solves. `rounds` tells that u goes to an array in single precision, and is judged after rounding.
+    /// Solves the system. `rounds` states that u goes to an array in single precision, and is judged after rounding.
     pub(super) fn run(
         &mut self,
         mut norms: Norms,
@@ -179,7 +179,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
-        // A first guess at the rounding of a solution leaves nothing to reduce, where that is more than `SOLVED`.
+        // A first guess at the rounding of a solution leaves nothing to reduce, if that is more than `SOLVED`.
         let is_relative_to_guess = self.options.norm == Norm::Initial && guess == Guess::Given;
         if is_relative_to_guess && told.evidence.is_at_floor && residual <= tolerance * rhs {
             monitor.rule(Stop::Converged);
@@ -204,7 +204,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_returned = residual.is_finite();
         }
         if !fits {
-            // The array keeps what it had.
+            // The array keeps its values.
             residual = initial;
         }
         if !is_returned {

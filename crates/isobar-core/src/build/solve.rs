@@ -19,11 +19,11 @@ pub struct Description {
     pub method: String,
     /// The preconditioner, by its name in case files; `none` for methods without one, `own` for a caller's.
     pub preconditioner: String,
-    /// The relaxation inside multigrid, where there is any.
+    /// The relaxation inside multigrid, if there is any.
     pub smoother: Smoother,
     /// Storage of vectors.
     pub precision: Precision,
-    /// The grids of the multigrid hierarchy, finest first; empty where there is none.
+    /// The grids of the multigrid hierarchy, finest first; empty if there is none.
     pub levels: Vec<Shape>,
     /// Notes for the user: options that could not be followed, and why.
     pub notes: Vec<String>,
@@ -35,8 +35,8 @@ pub struct Description {
     pub traffic: Vec<StepTraffic>,
 }
 
-/// Sums of a solution u of A u = b, in double precision, with the residual r = b − A u. They give what follows from u without a copy of it:
-/// A 1 has the shifts of A, those of its fixed sides among them.
+/// Sums over a solution u of A u = b, in double precision, with the residual r = b − A u. From them a caller computes flows and energies
+/// without a copy of u: A 1 has the shifts of A, those of its fixed sides among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
     /// ⟨A 1 − b, u⟩, a flow out of the domain where the parts of b are values on sides.
@@ -56,8 +56,8 @@ pub trait Solve<S>: Send {
     /// problem; the errors of the device. Not converging is an outcome.
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
 
-    /// Returns solvers of the same matrix, for up to this many systems, which may solve at the same time, each on a queue of its own; none
-    /// if there would be only one. They have no methods in reserve, and leave u alone if they neither converge nor are interrupted.
+    /// Returns solvers of the same matrix, for up to this many systems, which may solve at the same time, each on its own queue; none if there
+    /// would be only one. They have no methods in reserve, and do not change u if they neither converge nor are interrupted.
     fn beside(&mut self, systems: usize) -> Result<Vec<&mut dyn Solve<S>>> {
         let _ = systems;
         Ok(Vec::new())
@@ -97,7 +97,7 @@ pub trait Solve<S>: Send {
     /// [`Error::Unsupported`](crate::Error::Unsupported) for matrices other than diffusion; the errors of the device.
     fn balance(&mut self) -> Result<Balance>;
 
-    /// Changes what later solves do with the part of a right-hand side that a singular matrix cannot produce, and returns what they did before.
+    /// Sets how later solves treat the part of a right-hand side that a singular matrix cannot produce; returns the former setting.
     fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility;
 
     /// Describes the solver.

@@ -40,9 +40,9 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(crate) callers: CallersGrid,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
-    /// Scratch, where the operator's residual norm needs it.
+    /// Scratch memory, if the operator's residual norm needs it.
     pub(super) scratch: B::Vector<f64>,
-    /// u in single precision, once a caller's array has it.
+    /// The solution in single precision, once a caller's array has it.
     pub(super) single: Option<B::Vector<f32>>,
     /// The preconditioner for other programs' iterations where the iteration's own cycles are not symmetric, made on demand.
     pub(super) symmetric: Option<Symmetric<B, S>>,
@@ -51,9 +51,9 @@ pub struct System<B: Supports<S>, S: Stencil> {
     /// The best iterate, for iterations whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
     pub(super) decision: Decision<S>,
-    /// What [`Norm::Initial`] is replaced by in time steps.
+    /// The bounds of the reference norm in time steps.
     pub(super) bounds: Bounds,
-    /// Whether all that is made of the coefficients belongs to the operator's: not after an update that failed.
+    /// Whether everything made from the coefficients matches the operator's; false after a failed update.
     pub(super) is_current: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
@@ -66,7 +66,7 @@ pub(super) type Symmetric<B, S> = (Box<dyn Iteration<B, f64>>, Vec<Update<S>>);
 
 /// ‖r‖²
 pub(super) const NORM: Scalar = Scalar::new(0);
-/// Those of [`Balance`].
+/// The scalars of [`Balance`]: outflow, excess and work.
 const OUTFLOW: Scalar = Scalar::new(1);
 const EXCESS: Scalar = Scalar::new(2);
 const WORK: Scalar = Scalar::new(3);
@@ -86,7 +86,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
-    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than double.
+    /// See [`System::new`]; [`Error::Invalid`] if the options ask for multigrid cycles or for another precision than double.
     pub fn with_preconditioner(
         backend: &B,
         stencil: &S,
@@ -270,7 +270,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Solves A u = b with the b and u that are on the device; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where b or the residual of the first guess is not finite; the errors of the device.
+    /// [`Error::Invalid`] if b or the residual of the first guess is not finite; the errors of the device.
     pub fn solve_in_place(&mut self, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         let clock = Instant::now();
         let norms = self.norms(guess)?;

@@ -1,4 +1,4 @@
-//! New coefficients: everything that depends on them is updated, or the whole solver is made anew if another one suits them.
+//! This module changes coefficients: everything that depends on them is updated, or the solver is made again if another one suits them.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::stencil::{Stencil, Supports, Update};
 use crate::{Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Chooses method and preconditioner for a matrix on the solver's grid, where the options leave them open. `is_own` is whether the caller has
-    /// a preconditioner, `is_set_up` whether directions were reordered for cycles.
+    /// Chooses method and preconditioner for a matrix on the solver's grid, if the options leave them open. `is_own` states whether the
+    /// preconditioner is the caller's, `is_set_up` whether directions were reordered for cycles.
     pub(super) fn beginning(
         backend: &B,
         stencil: &S,
@@ -28,12 +28,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let direct = Direct {
             is_possible: backend.has_direct(),
             is_divided: backend.device().ranks > 1,
-            // Of an indefinite matrix on a GPU even a copy on the host is worth while: nothing else solves it.
+            // An indefinite matrix is factored even if its coefficients must be copied from the GPU, because no iteration solves it.
             factors: || match stencil.chooses_direct() {
                 None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
                 found => found.filter(|factors| backend.direct_pays(factors)),
             },
-            // Lines of a plane upright take a dozen iterations.
+            // In a plane that is solved upright, lines take a dozen iterations.
             nearest: || {
                 let tried = (!is_set_up).then(|| stencil.tries_box()).flatten();
                 tried.filter(|tried| backend.direct_pays(&tried.factors))
@@ -88,13 +88,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(())
     }
 
-    /// Makes everything anew that depends on the coefficients, the operator excepted; `is_left` tells whether the direct solver cannot
-    /// solve with them.
+    /// Makes everything again that depends on the coefficients, except for the operator; `is_left` states whether the direct solver cannot solve
+    /// with them.
     fn renew(&mut self, stencil: &S, is_left: bool) -> Result<()> {
         let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
         let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
-        // A box that is only tried is not required any more.
+        // A box that is only tried may be missing.
         let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
         let is_boxless = updated.is_err() && self.decision.after_box.is_some();
         if !is_boxless {
@@ -128,7 +128,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         has_left && is_open && stencil.chooses_direct().is_some_and(|factors| self.backend.direct_pays(&factors))
     }
 
-    /// Makes everything anew for other coefficients, as [`System::new`] does. Returns false where options do not allow that, or memory does not
+    /// Makes the solver again for other coefficients, as [`System::new`] does. Returns false if options do not allow that, or if memory does not
     /// suffice for both.
     fn make_anew(&mut self, stencil: &S) -> Result<bool> {
         let Some(options) = self.options_given() else { return Ok(false) };
@@ -145,13 +145,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(true)
     }
 
-    /// Returns the options that it was made with, and those that were changed since.
+    /// Returns the user's options, with those that were changed since.
     fn options_given(&self) -> Option<SolverOptions> {
         let SolverOptions { tolerance, compatibility, .. } = self.options;
         self.decision.requested.clone().map(|requested| SolverOptions { tolerance, compatibility, ..requested })
     }
 
-    /// Returns whether another solver would be made for the latest coefficients than for those that this one was made for.
+    /// Returns whether another solver would be chosen for the latest coefficients than for those for which this one was made.
     pub(super) fn is_chosen_otherwise(&self) -> Result<bool> {
         let (Some(callers), Some(options)) = (&self.decision.latest, self.options_given()) else { return Ok(false) };
         let turns = self.backend.turns(callers, &options);
@@ -168,7 +168,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             })
     }
 
-    /// Makes the solver anew for the latest coefficients and continues the solve from the current u, which it writes to the caller's array first.
+    /// Makes the solver again for the latest coefficients and continues the solve from the current u, which it writes to the caller's array
+    /// first.
     pub(super) fn go_on_anew(
         &mut self,
         rhs: Source<'_>,

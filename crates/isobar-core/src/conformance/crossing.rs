@@ -8,7 +8,7 @@ fn growing(n: usize, by: f64) -> Spacing {
     Spacing::Given((0..n).map(|m| by.powf(1.0 - (2.0 * (m as f64 + 0.5) / n as f64 - 1.0).abs())).collect())
 }
 
-/// A problem with one κ, rough, and 0 in a part `closed` of the cells.
+/// Makes a problem with one κ, rough, and 0 in the fraction `closed` of the cells.
 fn problem(shape: Shape, by: [f64; 3], closed: f64, seed: u64) -> DiffusionProblem {
     let of_cell = |n: usize| if 0.5 + 0.5 * random(seed + 1, n) < closed { 0.0 } else { 10f64.powf(random(seed, n)) };
     let kappa = Coefficient::Isotropic((0..shape.cells()).map(of_cell).collect());
@@ -18,8 +18,8 @@ fn problem(shape: Shape, by: [f64; 3], closed: f64, seed: u64) -> DiffusionProbl
     problem
 }
 
-/// Planes whose directions cross by far take a dozen iterations, whatever their sides and the direction with one cell, from any arrays, after an
-/// update too. The residual is that of the matrix of the plane as it lies.
+/// Checks that planes whose directions cross by far take a dozen iterations, whatever their sides and the direction with one cell, from any
+/// arrays, after an update too. The residual is that of the matrix in the caller's order.
 pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
     let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
     let ring = [Boundary::Periodic; 2];
@@ -40,7 +40,7 @@ pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
     }
 }
 
-/// Planes of cells alike, whichever direction has one cell, and which is periodic.
+/// Checks planes of equal cells, whichever direction has one cell, and which is periodic.
 pub(super) fn slices<B: Supports<Diffusion>>(backend: &B) {
     let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
     let ring = [Boundary::Periodic; 2];
@@ -97,7 +97,7 @@ pub(super) fn oblong<B: Supports<Diffusion>>(backend: &B) {
     solved(&faces, true, "110×60×5 cells, with z, y, x of the grid");
 }
 
-/// Solves on a plane whose widths grow by factors, with `closed` of the cells closed, in at most so many iterations; returns the notes.
+/// Solves on a plane whose widths grow by factors, with `closed` of the cells closed, in at most this many iterations; returns the notes.
 fn plane<B: Supports<Diffusion>>(
     backend: &B,
     (shape, sides): (Shape, [[Boundary; 2]; 3]),
@@ -114,7 +114,7 @@ fn plane<B: Supports<Diffusion>>(
     solve_on(backend, make, is_floating, most)
 }
 
-/// Solves with the matrix `make(0)`, then with `make(5)` from several kinds of arrays, in at most so many iterations; returns the notes.
+/// Solves with the matrix `make(0)`, then with `make(5)` from several kinds of arrays, in at most this many iterations; returns the notes.
 fn solve_on<B: Supports<Diffusion>>(
     backend: &B,
     make: impl Fn(u64) -> Diffusion,
@@ -130,7 +130,7 @@ fn solve_on<B: Supports<Diffusion>>(
     let stencil = make(0);
     let shape = stencil.shape();
     let mut system = ok(System::new(backend, &stencil, &options));
-    // A product with A has a solution, whatever floats.
+    // A product with A has a solution, whatever components float.
     let rhs = |stencil: &Diffusion| stencil.times(&noise(shape.cells(), 3));
     let b = rhs(&stencil);
     let (outcome, u) = solve_by(&mut system, shape, &b);
@@ -151,7 +151,7 @@ fn solve_on<B: Supports<Diffusion>>(
     let _ = ok(system.solve(source.into(), target.into(), Guess::Zero, &mut ignore));
     let u: Vec<f64> = strided.into_iter().step_by(3).collect();
     let b: Vec<f64> = single.into_iter().map(f64::from).collect();
-    // What b in single precision has in the kernel of A no solution has.
+    // Rounding b to single precision adds a component in the kernel of A, which no u can reproduce.
     assert!(residual(&other, &b, &u) <= 1e-6 + options.tolerance, "{shape}: strided");
     // A x from the same arrays.
     let mut product = vec![f64::NAN; shape.cells()];
@@ -163,7 +163,7 @@ fn solve_on<B: Supports<Diffusion>>(
     system.description().notes.join("; ")
 }
 
-/// Where z crosses another direction, lines are solved on all grids: iterations grow little with the factor.
+/// Checks that lines are solved on all grids if z crosses another direction: iterations grow little with the factor.
 pub(super) fn lines<B: Supports<Diffusion>>(backend: &B) {
     let shape = Shape::new(20, 18, 22);
     let iterations = |by: [f64; 3]| {

@@ -54,7 +54,7 @@ pub(super) fn relaxations() -> [Relaxation; 6] {
     ]
 }
 
-/// Black, red and black columns, as on the finest grid of a symmetric cycle.
+/// A sweep of black, red and black columns, as on the finest grid of a symmetric cycle.
 pub(super) const RETURNING: Relaxation =
     Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Black, returns: true };
 
@@ -310,7 +310,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
         ok(self.backend.set(&mut self.scalars.1, scalar, value));
     }
 
-    /// Makes a coefficient α of a given value, in a scalar of its own.
+    /// Makes a coefficient α of a given value, in its own scalar.
     pub(super) fn coefficient(&mut self, scalar: Scalar, value: f64) -> Ratio {
         self.set(scalar, value);
         Ratio::new(scalar, Scalar::ONE)

@@ -15,7 +15,7 @@ struct Sample {
     /// Whether weights of coarse grids depend on rounding: inactive cells give couplings that are zero up to rounding, and
     /// contrast couplings that are differences of much larger ones.
     is_sensitive: bool,
-    /// Whether some components float, and collapse to cells that are held: there A_c is not PᵀAP.
+    /// Whether floating components become single coarse cells, which get a row sum: A_c is not PᵀAP there.
     has_pieces: bool,
 }
 

@@ -20,7 +20,7 @@ fn spheres(shape: Shape, contrast: f64, seed: u64) -> Vec<f64> {
     ok(bubbles(shape, lengths, &Bubbles { count: 5, radius: 0.12, contrast, seed }))
 }
 
-/// Right-hand sides of different kinds: rough, smooth, zero, tiny, huge.
+/// Makes right-hand sides of different kinds: rough, smooth, zero, tiny, huge.
 fn right_hand_sides(shape: Shape) -> Vec<Vec<f64>> {
     let of = |n: usize| {
         let scale = [1.0, 1e3, 0.0, 1e-180, 1e150][n % 5];
@@ -47,7 +47,8 @@ fn solve_all<B: Supports<Diffusion>>(
     (outcomes, u)
 }
 
-/// Systems solved at the same time have the bits of systems solved one after the other, also after an update.
+/// Checks that systems solved at the same time have the bits of systems solved one after the other, also after an
+/// update.
 pub(super) fn at_a_time<B: Supports<Diffusion>>(backend: &B) {
     let options = |method, preconditioner, precision| SolverOptions {
         method,

@@ -147,15 +147,15 @@ fn steps_of<B: Supports<S>, S: Sample, T: Real>(group: &str) -> Checks<B> {
     }
 }
 
-/// Returns the checks of several systems for a back end with queues. Others solve them in turn, which is what they are compared with.
+/// Returns the checks of several systems for a back end with queues. They are compared with solves one after the other.
 pub fn queue_suite<B: Supports<Diffusion>>() -> Checks<B> {
     checks! {
         "several_systems" => ["at_a_time" => many::at_a_time::<B>, "with_errors" => many::with_errors::<B>],
     }
 }
 
-/// Tells the checks of a suite that take most of its time: whole solves, large grids, all Galerkin levels, vertical modes, and
-/// incomplete Cholesky in blocks of all sizes.
+/// Returns whether a check takes long: whole solves, large grids, all Galerkin levels, vertical modes, and incomplete Cholesky in blocks of
+/// all sizes take most of a suite's time.
 pub fn takes_long(name: &str) -> bool {
     const LONG: [&str; 5] = [
         "solves::",

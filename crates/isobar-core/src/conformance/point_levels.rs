@@ -211,7 +211,7 @@ pub(super) fn above_lines<B: Complete, T: Real>(backend: &B) {
     let mut compared = 0;
     for (name, stencil) in samples() {
         let (on_operator, operator) = (ok(backend.operator::<T>(&stencil)), ok(Reference.operator::<T>(&stencil)));
-        // Single cells are not halved, nor rings of 4 n + 2.
+        // Single cells are not halved, nor periodic directions of 4 n + 2 cells.
         let Ok(Some(reference)) = Reference.hierarchy(&stencil, &operator, Smoother::PointLine, None) else { continue };
         let Some(tested) = ok(backend.hierarchy(&stencil, &on_operator, Smoother::PointLine, None)) else {
             let refused = System::new(backend, &stencil, &options).err().map(|error| error.to_string());

@@ -36,7 +36,7 @@ fn cycles(shape: Shape) -> Vec<PointCycle> {
     all
 }
 
-/// Every device supports tiles of this many cells.
+/// The cells of a tile that every device supports.
 const FEW: usize = 512;
 
 /// Checks v = u after a cycle;  ‖f − A u‖².

@@ -132,7 +132,7 @@ pub(super) fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) 
     });
 }
 
-/// Checks E = Zᵀ A Z, connected components, inactive cells, bodies of one material.
+/// Checks E = Zᵀ A Z, connected components, inactive cells, and connected bodies of one material.
 pub(super) fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let all = shapes::<B>().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);

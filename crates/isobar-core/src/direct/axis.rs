@@ -3,11 +3,11 @@
 /// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisMatrix {
-    /// m, one number a cell.
+    /// The masses m, one per cell.
     pub mass: Vec<f64>,
-    /// σ, the shift, one number a cell.
+    /// The shifts σ, one per cell.
     pub shift: Vec<f64>,
-    /// t between a cell and the next; the last one is across the periodic end, else 0.
+    /// The couplings t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,
 }
 

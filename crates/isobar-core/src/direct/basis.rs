@@ -57,7 +57,7 @@ pub enum Symmetry {
 #[derive(Clone, Debug)]
 pub struct Basis {
     values: Vec<f64>,
-    /// Vectors one after another; empty where a transform replaces them.
+    /// Vectors one after another; empty if a transform replaces them.
     vectors: Vec<f64>,
     trig: Option<Trig>,
     symmetry: Symmetry,
@@ -69,7 +69,7 @@ impl Basis {
     /// Computes the basis of an axis: of uniform cells by formulas, else by an eigenvalue decomposition.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where K is not positive semi-definite or its decomposition does not converge.
+    /// [`Error::Invalid`] if K is not positive semi-definite or its decomposition does not converge.
     pub fn new(matrix: &AxisMatrix) -> Result<Self> {
         let n = matrix.len();
         let scale = 1.0 / matrix.mass[0].sqrt();
@@ -132,7 +132,7 @@ impl Basis {
         self.values.is_empty()
     }
 
-    /// Returns the fast transform that multiplies by the vectors, where there is one.
+    /// Returns the fast transform that multiplies by the vectors, if there is one.
     pub fn trig(&self) -> Option<Trig> {
         self.trig
     }

@@ -6,13 +6,13 @@ use crate::execute::{Host, find_in_rows};
 /// The systems T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// σ, one number a cell.
+    /// The shifts σ, one per cell.
     pub shift: Vec<f64>,
-    /// t between a cell and the next; the last one is across the periodic end, else 0.
+    /// The couplings t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,
-    /// D_a and D_b, one number a cell each.
+    /// The factors D_a and D_b, one number per cell each.
     pub weights: [Vec<f64>; 2],
-    /// The least distance of pivots from 0: closer ones are moved away, and refinement corrects the effect; 0 where no pivot is negative.
+    /// The least distance of pivots from 0: closer ones are moved away, and refinement corrects the effect; 0 if no pivot is negative.
     pub least_pivot: f64,
 }
 
@@ -83,7 +83,7 @@ impl Lines {
         if pivot.abs() < self.least_pivot { self.least_pivot.copysign(pivot) } else { pivot }
     }
 
-    /// Fails where elimination with the smallest eigenvalues meets a pivot that is not positive.
+    /// Fails if elimination with the smallest eigenvalues meets a pivot that is not positive.
     pub(super) fn check(&self, least: [f64; 2], is_singular: bool) -> Result<()> {
         let last = self.len() - 1;
         for (k, pivot) in self.pivots(least).enumerate() {
@@ -102,7 +102,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Fails where an indefinite matrix has a zero eigenvalue, judged by the last pivots of all lines.
+    /// Fails if an indefinite matrix has a zero eigenvalue, judged by the last pivots of all lines.
     pub(super) fn check_indefinite(&self, values: [&[f64]; 2]) -> Result<()> {
         /// A pivot below this fraction of its terms is rounding.
         const VANISHING: f64 = 1e-12;

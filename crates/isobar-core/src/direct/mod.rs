@@ -2,7 +2,7 @@
 //!
 //! * [`Separable`]: the factors of such a matrix, A = M_a ⊗ M_b ⊗ T + K_a ⊗ M_b ⊗ D_a + M_a ⊗ K_b ⊗ D_b,
 //! * `separate`: finds them in a matrix, or names the first number that does not fit,
-//! * `nearest`: the nearest factors of a matrix that has none,
+//! * `nearest`: the nearest factors of a matrix that is not separable,
 //! * [`Basis`]: the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
 //! * `periodic`: eigenvectors of stretched periodic axes.
 //!

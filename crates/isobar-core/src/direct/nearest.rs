@@ -25,7 +25,7 @@ pub(crate) struct Nearest {
 /// factor an axis, shifts by their mean along lines. The result is positive definite: without any shift, a small one is added everywhere.
 ///
 /// # Errors
-/// [`Error::Invalid`] where no cell is open.
+/// [`Error::Invalid`] if no cell is open.
 pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
     let extents = shape.extents();
@@ -78,9 +78,9 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     Ok(Nearest { factors: this, open, spread: fits().map(|fit| fit.spread).fold(0.0, f64::max) })
 }
 
-/// Returns the axis of lines: z, or the last with several cells; but the longest where transforms would take too long along it.
+/// Returns the axis of lines: z, or the last with several cells; but the longest if transforms along it would take too long.
 fn line_of(extents: [usize; 3]) -> usize {
-    /// Cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
+    /// The cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
     const MOST: usize = 2048;
     let last = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
     let longest = (0..3).max_by_key(|&axis| extents[axis]).unwrap_or(2);
@@ -95,7 +95,7 @@ pub(crate) fn may_be_near(matrix: &dyn SeparableRows, least_open: f64, most_spre
     /// The fewest samples, of which the fraction of open cells has a standard error of at most 0.005.
     const FEWEST: usize = 10_000;
     const FAR: f64 = 0.03;
-    /// Of few samples for each number of a fit the spread is found too small rather than too large.
+    /// A factor for the spread, which a fit to few samples underestimates rather than overestimates.
     const WIDE: f64 = 1.05;
     let extents = matrix.shape().extents();
     if extents.iter().sum::<usize>() * (FEW as usize) < FEWEST {
@@ -112,7 +112,7 @@ pub(crate) fn may_be_near(matrix: &dyn SeparableRows, least_open: f64, most_spre
 
 /// A fit of log h by the sum of one number an axis.
 struct Fit {
-    /// Along the couplings' own axis including the mean, along the others 0 on average.
+    /// The logarithms along each axis: along the couplings' own axis including the mean, along the others with mean 0.
     logs: [Vec<f64>; 3],
     /// See [`Nearest`].
     open: f64,
@@ -190,9 +190,9 @@ fn fill_gaps(known: &[Option<f64>]) -> Vec<f64> {
     (0..known.len()).map(|n| known[n].or_else(|| nearest(n)).unwrap_or(0.0)).collect()
 }
 
-/// How many cells of each layer across an axis are sampled: fewer where layers are small, or many.
+/// Returns how many cells of each layer across an axis are sampled: fewer if layers are small, or many.
 fn samples(extents: [usize; 3], axis: usize) -> u64 {
-    /// All samples of a grid, which take 32 bytes each.
+    /// The most samples of a grid, which take 32 bytes each.
     const MOST: usize = 1 << 20;
     let layer: usize = (0..3).filter(|&d| d != axis).map(|d| extents[d]).product();
     SAMPLES.min(2 * layer as u64).min((MOST / extents[axis]).max(2) as u64)

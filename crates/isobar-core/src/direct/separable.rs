@@ -15,9 +15,9 @@ pub struct Separable {
     pub line: usize,
     /// The other axes, in the order of x, y and z.
     pub across: [usize; 2],
-    /// Their matrices.
+    /// The matrices of the two other axes.
     pub factors: [AxisMatrix; 2],
-    /// T, D_a and D_b.
+    /// The tridiagonal systems of T, D_a and D_b.
     pub lines: Lines,
 }
 
@@ -27,7 +27,7 @@ impl Separable {
         self.pays_where_longer(1.0)
     }
 
-    /// Returns [`Separable::pays`] where iterating takes some times as long as usual.
+    /// Returns [`Separable::pays`] for a matrix on which iterating takes `longer` times as long as usual.
     pub(crate) fn pays_where_longer(&self, longer: f64) -> bool {
         let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
         pays(stretched, self.shape.cells(), longer)
@@ -47,7 +47,7 @@ impl Separable {
     /// Computes the eigenvectors of both transformed axes.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where an eigenproblem cannot be solved or the matrix has a negative pivot.
+    /// [`Error::Invalid`](crate::Error::Invalid) if an eigenproblem cannot be solved or the matrix has a negative pivot.
     pub fn bases(&self) -> Result<[Basis; 2]> {
         let [a, b] = &self.factors;
         let bases = [Basis::new(a)?, Basis::new(b)?];
@@ -55,7 +55,7 @@ impl Separable {
         Ok(bases)
     }
 
-    /// Fails where the matrix is not positive definite (up to a constant) though no shift is negative, or where it has a zero eigenvalue.
+    /// Fails if the matrix is not positive definite (up to a constant) though no shift is negative, or where it has a zero eigenvalue.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.

@@ -42,7 +42,7 @@ pub(crate) trait SeparableRows: Sync {
         [false; 2]
     }
 
-    /// Returns the shift of a cell without [`SeparableRows::fixed_sides`]; nothing where it is zero everywhere.
+    /// Returns the shift of a cell without [`SeparableRows::fixed_sides`]; nothing if it is zero everywhere.
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)>;
 
     /// Returns whether the shift is known to be a sum of numbers along each axis.
@@ -65,7 +65,7 @@ struct Rank {
 pub(crate) fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
     let shape = matrix.shape();
     let extents = shape.extents();
-    // One after the other: most matrices are refused by the first.
+    // The axes are tried in turn, because most matrices are refused by the first.
     let rank = |axis: usize| (extents[axis] > 1).then(|| Rank::of(matrix, axis, extents)).transpose();
     let ranks = [rank(0)?, rank(1)?, rank(2)?];
     let mut refused = None;
@@ -218,7 +218,7 @@ fn not_separable(axis: usize, at: [usize; 3], found: f64, wanted: &str) -> Error
     )
 }
 
-/// Returns the axes that lines may have, the best first: the one along which the others' couplings vary, where there is one.
+/// Returns the possible axes of lines, the best first: the one along which the others' couplings vary, if there is one.
 fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize; 3]) -> Result<Vec<usize>> {
     // An axis whose masses differ between the couplings of both others must be the axis of lines.
     let differ = |axis: usize| {
@@ -267,7 +267,7 @@ fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents
     Ok(lines)
 }
 
-/// Returns whether a few cells look like those of a separable matrix, so that a search is worthwhile.
+/// Returns whether a few cells are consistent with a separable matrix, so that a search is worthwhile.
 pub(crate) fn looks_separable(matrix: &dyn SeparableRows) -> bool {
     /// Cells of each axis.
     const SAMPLES: u64 = 64;
@@ -297,8 +297,8 @@ pub(super) fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]
 }
 
 impl Separable {
-    /// Adds the shift: c along lines, and parts that depend on one transformed axis alone. Whether it consists of these is checked in each cell,
-    /// unless it is known.
+    /// Adds the shift: c along lines, and parts that depend on one transformed axis alone. Each cell is checked for this form, unless it is
+    /// known to have it.
     fn add_ties(&mut self, tie: &(dyn Fn([usize; 3]) -> f64 + Sync), fits: bool) -> Result<()> {
         let Self { shape, line, across, factors, lines } = &mut *self;
         let [a, b] = *across;

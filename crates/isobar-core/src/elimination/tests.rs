@@ -67,7 +67,7 @@ fn graphs_of_all_kinds() {
     }
 }
 
-/// In a chain with a shift at one end x is a sum of resistances.
+/// Checks a chain with a shift at one end, in which x is a sum of resistances.
 #[test]
 fn no_contrast_is_too_large() {
     for contrast in [1.0, 1e8, 1e16, 1e100] {

@@ -3,9 +3,9 @@
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
 
-/// The horizontal factors of a tensor-product operator, one entry a column, `i + nx · j`.
+/// The horizontal factors of a tensor-product operator, one entry per column, `i + nx · j`.
 ///
-/// `west`, `east`, `south` and `north` couple a column to its neighbours (0 where there is none);
+/// `west`, `east`, `south` and `north` couple a column to its neighbours (0 if there is none);
 /// `total` is α_T: the sum of the four, the coupling to a Dirichlet boundary included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HorizontalField {
@@ -32,7 +32,7 @@ impl HorizontalField {
     /// all with x fastest. The outermost faces are Dirichlet boundaries; a coupling of 0 there makes the side Neumann.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Invalid`] where lengths differ, |T| is not positive, or a coupling is negative or not finite.
+    /// [`Error::Shape`] or [`Error::Invalid`] if lengths differ, |T| is not positive, or a coupling is negative or not finite.
     pub fn from_faces(nx: usize, ny: usize, area: Vec<f64>, x_faces: &[f64], y_faces: &[f64]) -> Result<Self> {
         let lengths = [
             ("|T|", area.len(), nx * ny),

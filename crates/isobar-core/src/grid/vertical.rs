@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// A diagonal below this fraction of its terms is rounding.
 const ROUNDING: f64 = 1e-13;
 
-/// The vertical factors a, b, c, d of a tensor-product operator, one entry a layer.
+/// The vertical factors a, b, c, d of a tensor-product operator, one entry per layer.
 ///
 /// In one column with horizontal factors |T| and α, row k reads
 /// |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k (Σ α_{TT'} u_{T',k} − α_T u_k).
@@ -26,7 +26,7 @@ impl VerticalProfile {
     /// Checks and takes a profile.
     ///
     /// # Errors
-    /// [`Error::Invalid`] or [`Error::Shape`] where lengths differ, an entry is not finite, or a
+    /// [`Error::Invalid`] or [`Error::Shape`] if lengths differ, an entry is not finite, or a
     /// coupling leads out of the column.
     pub fn new(a: Vec<f64>, b: Vec<f64>, c: Vec<f64>, d: Vec<f64>) -> Result<Self> {
         let nz = a.len();
@@ -55,7 +55,7 @@ impl VerticalProfile {
         Ok(Self { a, b, c, d })
     }
 
-    /// Returns whether a decoupled layer has no diagonal left in one column, beside that of the finer columns in it.
+    /// Returns whether a decoupled layer has no diagonal left in one column, relative to that of the finer columns in it.
     pub(crate) fn is_singular(&self, column: &HorizontalField, finer: &HorizontalField) -> bool {
         let diagonal = |k: usize, area: f64, total: f64| area * self.a[k] - self.d[k] * total;
         let finest = |k: usize| {

@@ -47,7 +47,8 @@ impl Drop for Marked {
     }
 }
 
-/// Several threads allocate, grow and free what the system, regions and mappings hold, more of it than is kept.
+/// Checks that several threads may allocate, grow and free memory of the system, of regions and of mappings, more than
+/// is kept.
 #[test]
 fn allocations_do_not_overlap() {
     std::thread::scope(|scope| {
@@ -123,7 +124,7 @@ fn as_much_is_kept_as_was_in_use() {
     let first = fill(&mut pool, 5);
     first.into_iter().for_each(|start| pool.give(start, layout.size()));
     assert!(is_kept(&pool).into_iter().all(|mark| mark == 1) && pool.used == 0 && pool.kept == 5 * layout.size());
-    // Not so the memory of more than MOST_KEPT.
+    // More than MOST_KEPT is returned to the system.
     let many = fill(&mut pool, 1 + MOST_KEPT / layout.size());
     many.into_iter().for_each(|start| pool.give(start, layout.size()));
     assert!(is_kept(&pool).contains(&0) && pool.kept <= MOST_KEPT && pool.used == 0);

@@ -213,7 +213,7 @@ impl Layout {
         Self { first_row, halo, ..self }
     }
 
-    /// Makes the layout of vectors whose owner fills their halo: [`Backend::fill`](crate::backend::Backend::fill) leaves it alone.
+    /// Makes the layout of vectors whose owner fills their halo: [`Backend::fill`](crate::backend::Backend::fill) does not change it.
     #[must_use]
     pub fn with_own_halo(self) -> Self {
         Self { has_own_halo: true, ..self }
@@ -265,7 +265,7 @@ impl Layout {
         [x, y && !self.divides_ring(), z]
     }
 
-    /// Returns the number here of a row or halo row, given by its number in the larger grid: −1 is the one before the first.
+    /// Returns this subdomain's number of a row or halo row, given its number in the larger grid: −1 is the one before the first.
     #[inline(always)]
     pub fn row_here(&self, row: usize) -> isize {
         let first = self.first_row;

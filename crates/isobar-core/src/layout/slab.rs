@@ -8,7 +8,7 @@ use crate::error::Result;
 pub struct Slab {
     /// The first row.
     pub first: usize,
-    /// One past the last.
+    /// The end of the rows, one past the last.
     pub beyond: usize,
 }
 
@@ -28,7 +28,8 @@ impl Slab {
         Shape { ny: self.rows(), ..whole }
     }
 
-    /// Makes the layout of its vectors, with a halo row wherever the grid continues; `is_ring` tells whether y is periodic.
+    /// Makes the layout of its vectors, with a halo row wherever the grid continues; `is_ring` states whether y is
+    /// periodic.
     pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
         let ring = (is_ring && self.rows() < whole.ny).then_some(whole.ny);
         let goes_on = [self.first > 0, self.beyond < whole.ny];
@@ -55,7 +56,7 @@ mod tests {
         }
         let whole_ring = slab(0, 8);
         assert_eq!((whole_ring.halo(), whole_ring.divides_ring()), ([0, 0], false));
-        // One of two subdomains has the same row on either side.
+        // One of two subdomains has the same neighbour on either side.
         let half = Slab { first: 1, beyond: 2 }.layout(Shape::new(4, 2, 3), true).unwrap();
         assert_eq!((half.halo(), half.row_there(-1), half.row_there(1), half.row_here(0)), ([1, 1], 0, 0, -1));
         let line = Slab { first: 2, beyond: 5 }.layout(whole, false).unwrap();

@@ -9,7 +9,7 @@ use crate::{AggregateMap, Host, Real, Result, Sum};
 pub struct Components {
     /// All components; inactive cells, whose rows are zero, belong to none.
     pub all: AggregateMap,
-    /// Whether each has a shift somewhere, so that its block of the matrix is not singular.
+    /// Whether each component has a shift somewhere, so that its block of the matrix is not singular.
     pub anchored: Vec<bool>,
 }
 
@@ -36,7 +36,7 @@ impl Components {
     }
 }
 
-/// An entry of a small sparse matrix made of couplings.
+/// An entry of a small sparse matrix of couplings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// The row, counted from 0.
@@ -67,7 +67,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// Sets x to 0 in inactive cells, those of no component.
     fn clear_inactive(&self, x: &mut B::Vector<T>) -> Result<()>;
 
-    /// Returns the connected components of the whole grid; nothing where all cells form one component with a shift.
+    /// Returns the connected components of the whole grid; nothing if all cells form one component with a shift.
     fn components(&self) -> Result<Option<Components>>;
 
     /// Restricts aggregates of the whole grid to the cells of this operator's vectors; they keep their numbers.
@@ -75,7 +75,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }
     }
 
-    /// Returns the connected bodies of one material: neighbours belong together where their coefficients differ by less than a
+    /// Returns the connected bodies of one material: neighbours belong to one body if their coefficients differ by less than a
     /// factor of ten, so that a bubble is one body and the liquid around it another.
     fn bodies(&self) -> Result<AggregateMap>;
 }

@@ -1,4 +1,4 @@
-//! All that can be done with a matrix.
+//! This module lists everything that can be done with a matrix.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::real::Real;
 pub struct Capabilities<B: AggregateBackend, T: Real> {
     /// The matrix can be applied.
     pub operator: Arc<dyn Operator<B, T>>,
-    /// Its diagonal is known.
+    /// The division by its diagonal.
     pub diagonal: Option<Arc<dyn Diagonal<B, T>>>,
-    /// Its columns can be solved for with its own coefficients.
+    /// The solution of the tridiagonal systems of its columns, with its own coefficients.
     pub lines: Option<Arc<dyn LineSolver<B, T>>>,
-    /// Its cells can be relaxed each by itself.
+    /// The relaxation of its cells one by one.
     pub points: Option<Arc<dyn PointSmoother<B, T>>>,
-    /// Its triangular parts can be used.
+    /// The steps with its triangular parts.
     pub triangular: Option<Arc<dyn Triangular<B, T>>>,
-    /// It can be deflated, and it may be singular.
+    /// The steps with aggregates, for deflation and for singular matrices.
     pub aggregates: Option<Arc<dyn AggregateOperator<B, T>>>,
 }
 

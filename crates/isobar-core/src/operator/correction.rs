@@ -29,7 +29,7 @@ pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
     /// Returns the bytes held.
     fn bytes(&self) -> usize;
 
-    /// See [`Correction::needs_host`].
+    /// Implements [`Correction::needs_host`].
     fn needs_host(&self) -> bool {
         false
     }

@@ -11,17 +11,18 @@ use crate::{Backend, Layout, Real, Result, Shape};
 pub struct Coarser<B> {
     /// The device with its share of the coarser grid, which ranks divide in the same places as the finer one.
     pub own: B,
-    /// The device by itself, where every rank has the coarser grid whole though the finer one was divided.
+    /// The device without its ranks, if every rank holds the coarser grid completely though the finer one was divided.
     pub alone: Option<B>,
 }
 
 impl<B: LevelBackend> Coarser<B> {
-    /// The device that makes the coarser level.
+    /// Returns the device that makes the coarser level.
     pub fn level(&self) -> &B {
         self.alone.as_ref().unwrap_or(&self.own)
     }
 
-    /// The transfer to the coarser level, whose vectors have the layout `level`, made of one to this rank's share of it, `own`.
+    /// Returns the transfer to the coarser level, whose vectors have the layout `level`, given the transfer to this rank's subdomain
+    /// of it, `own`.
     pub fn transfer<T: Real>(
         &self,
         to_own: Arc<dyn Transfer<B, T>>,
@@ -31,7 +32,7 @@ impl<B: LevelBackend> Coarser<B> {
         if self.alone.is_some() { self.own.gathering(to_own, own, level) } else { Ok(to_own) }
     }
 
-    /// A note for the user where ranks end to divide the work.
+    /// Returns a note for the user on the level where ranks stop dividing the work.
     pub fn note(&self, grid: Shape) -> Option<String> {
         self.alone.as_ref().map(|_| format!("multigrid: every rank does all the work from {grid} on"))
     }
@@ -39,27 +40,28 @@ impl<B: LevelBackend> Coarser<B> {
 
 /// A rank's share of the problems of vertical modes, which are independent of each other.
 pub struct OwnModes<B: Backend, T: Real, C: Real> {
-    /// The device by itself, which solves them.
+    /// The device without its ranks, which solves them.
     pub alone: B,
-    /// Their modes.
+    /// The numbers of the modes.
     pub which: Range<usize>,
     /// The transfer to these.
     pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
 }
 
-/// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a device by itself.
+/// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a single device.
 pub trait LevelBackend: Backend {
-    /// The device for the coarser of two grids, of which one has half as many cells as the other in some directions. Ranks divide it
-    /// in the same places, unless their shares are too small or it `is_small`: then every rank has it whole, and all coarser ones.
+    /// Returns the device for the coarser of two grids, which has half as many cells as the finer one in some directions. Ranks
+    /// divide it in the same places, unless their shares are too small or it `is_small`: then every rank holds it and all coarser
+    /// ones completely.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide a pair of cells of the finer grid.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if ranks divide a pair of cells of the finer grid.
     fn coarser(&self, _fine: Shape, _coarse: Shape, _is_small: bool) -> Result<Coarser<Self>> {
         Ok(Coarser { own: self.clone(), alone: None })
     }
 
-    /// The transfer to a level that every rank has whole, made of one to this rank's share of it: right-hand sides are gathered on
-    /// the way down, and nothing needs to be sent on the way up. Called on [`Coarser::own`].
+    /// Makes a transfer to a level that every rank holds completely from the transfer to this rank's subdomain of it: right-hand
+    /// sides are gathered on the way down, and nothing is sent on the way up. Called on [`Coarser::own`].
     fn gathering<T: Real>(
         &self,
         to_own: Arc<dyn Transfer<Self, T>>,
@@ -70,9 +72,9 @@ pub trait LevelBackend: Backend {
     }
 
     /// Shares the problems of all modes that a transfer projects a grid to, this rank's rows of it, among ranks.
-    ///
+    /// Divides among ranks the problems of all modes to which a transfer projects a grid (this rank's rows of it).
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// The errors of [`Backend::zeros`].
     fn own_modes<T: Real, C: Real>(
         &self,
         _grid: Shape,

@@ -13,11 +13,12 @@ pub struct Relaxation {
     pub rho: f64,
     /// The colour that a red–black sweep begins with, of the whole grid.
     pub first: Colour,
-    /// Whether a red–black sweep relaxes that colour once more at its end.
+    /// Whether a red–black sweep relaxes the first colour once more at its end.
     ///
-    /// Where a sweep before a coarse correction ends with the colour that the one after it begins with, and the next cycle begins with that
-    /// cycle's last colour, errors that the coarse grid does not see are relaxed by half of all half sweeps in vain. R B | B R reduces them by
-    /// μ², μ being the largest eigenvalue of Jacobi's iteration for them (2/3 on a cube), B R B | B R B by μ⁴.
+    /// It avoids half sweeps in vain. If a sweep before a coarse correction ends with the colour that the one after it begins with, and the
+    /// next cycle begins with the last colour of this one, half of all half sweeps do nothing for errors that the coarse grid cannot
+    /// represent. R B | B R reduces them by μ², μ being the largest eigenvalue of Jacobi's iteration for them (2/3 on a cube), B R B | B R B
+    /// by μ⁴.
     pub returns: bool,
 }
 
@@ -41,9 +42,9 @@ impl Relaxation {
 /// A sweep of relaxation on a level, u += ρ M⁻¹(f − A u).
 #[derive(Debug)]
 pub struct Sweep<'a, V> {
-    /// Its parameters.
+    /// The parameters of the sweep.
     pub relaxation: Relaxation,
-    /// Whether u counts as zero before it.
+    /// Whether u counts as zero before the sweep.
     pub guess: Guess,
     /// f
     pub f: &'a V,

@@ -77,7 +77,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
 pub struct MixedTop<B: Backend> {
     double: Arc<dyn MixedSmoother<B>>,
     single: Arc<dyn LineSmoother<B, f32>>,
-    /// The transfer to the coarser levels, where there are any.
+    /// The transfer to the coarser levels, if there are any.
     transfer: Option<Arc<dyn Transfer<B, f32>>>,
     steps: Option<Box<dyn ChangeSteps<B>>>,
     relaxation: Relaxation,

@@ -1,17 +1,17 @@
-//! The capabilities of a matrix on a device, each a trait of its own.
+//! The capabilities of a matrix on a device, one trait each.
 //!
-//! A trait's methods are *fused steps*, named by what they mean and documented by their recurrence. Every fused step has
-//! a default made of unfused pieces: a new stencil works at once, and is made fast by overriding steps one at a time.
-//! The defaults, run on the reference back end, are what the conformance suite compares with.
+//! A trait's methods are *fused steps*, named by what they mean and documented by their recurrence. Most have a default that calls
+//! unfused steps: a new stencil works at once, and becomes fast by overriding steps one at a time. The conformance suite compares
+//! with these defaults, run on the reference back end.
 //!
-//! * [`Operator`] A can be applied,
-//! * [`Diagonal`] its diagonal can be divided by,
-//! * [`mod@line`] its columns can be solved for and relaxed,
-//! * [`points`] its cells can be relaxed each by itself,
-//! * [`triangular`] its triangular parts can be used,
-//! * [`aggregate`] what deflation and singular systems ask of it,
-//! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
-//!   the finest of them in two precisions, [`levels`] how several ranks have them, [`modes`] between a grid and its vertical modes,
+//! * [`Operator`] products with A,
+//! * [`Diagonal`] divisions by its diagonal,
+//! * [`mod@line`] solution of its columns, and their relaxation,
+//! * [`points`] relaxation of its cells one by one,
+//! * [`triangular`] steps with its triangular parts,
+//! * [`aggregate`] the steps that deflation and singular systems need,
+//! * [`transfer`] the steps between two levels of multigrid, [`correction`] the corrections besides their sweeps, [`mixed`] the
+//!   finest level in two precisions, [`levels`] levels on several ranks, [`modes`] transfers between a grid and its vertical modes,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
@@ -41,7 +41,7 @@ pub use triangular::Triangular;
 /// The first guess of an iteration or a relaxation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guess {
-    /// u = 0; what `u` holds is ignored.
+    /// The guess u = 0; the values in `u` are ignored.
     Zero,
     /// The values in `u`.
     Given,
@@ -69,7 +69,7 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         backend.dot(r, r, norm.of(scalars))
     }
 
-    /// r = f − A u; its norm may be written too, where it costs nothing.
+    /// Computes r = f − A u; it may write the norm too, if that costs nothing.
     fn residual_alone(&self, f: &B::Vector<T>, [u, r]: [&mut B::Vector<T>; 2], norm: Sum<'_, B>) -> Result<()> {
         self.residual(f, [u, r], norm)
     }
@@ -104,8 +104,8 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         backend.convert(&image, q)
     }
 
-    /// Returns whether [`Operator::advance_direction`] needs a `next`: where blocks of a grid advance p while others still
-    /// read it. An iteration that uses the step asks at its set-up, when the step is also prepared, or with `is_single` that of
+    /// Returns whether [`Operator::advance_direction`] needs a `next`, because blocks of a grid advance p while others still read
+    /// it. An iteration that uses the step calls this at its setup, which also prepares the step, or with `is_single` that of
     /// [`Operator::advance_direction_single`].
     ///
     /// # Errors
@@ -120,7 +120,7 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         false
     }
 
-    /// Returns how many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a few numbers.
+    /// Returns how many vectors of coefficients a step of this operator reads; 0 if they are recomputed from a few numbers.
     fn coefficient_vectors(&self) -> f64 {
         0.0
     }
@@ -159,7 +159,7 @@ pub struct Direction<'a, V, R = V> {
     pub sigma: Scalar,
 }
 
-/// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
+/// Computes [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
 pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
     v: Direction<'_, B::Vector<T>>,

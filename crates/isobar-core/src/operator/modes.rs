@@ -17,8 +17,8 @@ pub struct Expansion<'a, X> {
     pub sweeps: usize,
 }
 
-/// Projection on modes s_m and expansion in them, and the steps that fuse these with relaxation of the grid. A vector of modes is a
-/// grid with the same columns and a layer for each mode; it has a precision of its own.
+/// The projection on modes s_m, the expansion in them, and the steps that fuse these with relaxation of the grid. A vector of modes
+/// is a grid with the same columns and a layer for each mode; it may have another precision.
 pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// Returns the grid's operator.
     fn fine(&self) -> &dyn LineSmoother<B, T>;
@@ -26,7 +26,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// Returns the layout of vectors of modes.
     fn modal_layout(&self) -> &Layout;
 
-    /// Takes the same number of other modes.
+    /// Replaces the modes by as many others.
     fn update(&self, modes: &VerticalModes) -> Result<()>;
 
     /// g_m = Σ_k s_m(k) r_k

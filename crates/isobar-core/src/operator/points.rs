@@ -17,14 +17,14 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         self.suggested_tile()
     }
 
-    /// Prepares for cycles of a kind: after this they allocate nothing, for any relaxation and momentum.
+    /// Prepares for cycles of a kind: afterwards they allocate nothing, for any relaxation and momentum.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a tile larger than the device can hold, naming its limits; the errors of the device.
     fn prepare(&self, cycle: &PointCycle) -> Result<()>;
 
-    /// Computes v = u after one cycle;  ‖f − A u‖² of the initial u. Where D is zero, so that nothing determines u, a sub-iteration
-    /// returns (1 − ω) u. With momentum v holds the u before, and m (u − v) is added everywhere.
+    /// Computes v = u after one cycle;  ‖f − A u‖² of the initial u. If D is zero, so that nothing determines u, a sub-iteration
+    /// returns (1 − ω) u. With momentum v holds the previous u on entry, and m (u − v) is added everywhere.
     fn relax_points(
         &self,
         cycle: &PointCycle,
@@ -50,7 +50,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Prepares for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
     ///
     /// # Errors
-    /// See [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be separated.
+    /// See [`PointSmoother::prepare`]; [`Error::Unsupported`] if lines cannot be separated.
     fn prepare_lines(&self, _cycle: &PointCycle) -> Result<()> {
         Err(no_lines())
     }

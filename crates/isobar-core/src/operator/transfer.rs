@@ -5,13 +5,13 @@ use crate::{Backend, Layout, Real, Result, Scalar, Sum};
 
 /// Restriction R and prolongation P between two levels, and the steps that fuse them with relaxation of the finer one.
 ///
-/// For the tensor-product operator restriction sums the residuals of the fine cells in a coarse one (their cell average,
-/// in integrated form), and prolongation is bilinear, weights (9, 3, 3, 1)/16, with the ghost value −u outside a
-/// Dirichlet boundary (paper B); in the last, narrower cell of an odd number it is constant across. For diffusion both
-/// are made from the coefficients, and R = Pᵀ.
+/// For the tensor-product operator restriction sums the residuals of the fine cells in a coarse one (their cell average, in
+/// integrated form), and prolongation is bilinear, weights (9, 3, 3, 1)/16, with the ghost value −u outside a Dirichlet boundary
+/// (paper B); across the last, narrower cell of an odd number it is constant. For diffusion both are computed from the
+/// coefficients, and R = Pᵀ.
 ///
-/// Between subdomains of two grids, made of the same rows, steps fill the halo rows of the vectors whose neighbouring cells they
-/// read, like those of [`Operator`](super::Operator).
+/// Between subdomains of two grids, which have the same rows, steps fill the halo rows of the vectors whose neighbouring cells
+/// they read, like those of [`Operator`](super::Operator).
 pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     /// Returns the operator of the finer level.
     fn fine(&self) -> &dyn LineSmoother<B, T>;

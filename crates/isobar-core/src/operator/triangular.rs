@@ -1,4 +1,4 @@
-//! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
+//! Steps with the strict triangular parts of a matrix, for preconditioners that use them.
 
 use super::{Diagonal, ResidualUpdate, update_residual_unfused};
 use crate::{Backend, Precision, Real, Result, Shape, Sum};
@@ -7,7 +7,7 @@ use crate::{Backend, Precision, Real, Result, Shape, Sum};
 /// on the device). L holds each cell's couplings to neighbours of lower number: west, south and below, and across a periodic side the
 /// cell at the other end.
 ///
-/// Where D is zero, so is D⁻¹.
+/// If D is zero, so is D⁻¹.
 pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// v = D⁻¹(r − L w);  where it is wanted, ρ = ⟨v, D v⟩
     fn relax_lower(
@@ -46,7 +46,7 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// row sums of A (Gustafsson, 1978; paper E).
     ///
     /// Here d_n ≥ s_n + Σ T_np over its own upper neighbours, so that only the last pivot of a floating component can vanish. A pivot
-    /// that is only rounding of its diagonal entry is replaced by that entry, and 1/d_n is 0 where the entry is 0.
+    /// that is only rounding of its diagonal entry is replaced by that entry, and 1/d_n is 0 if the entry is 0.
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut B::Vector<T>) -> Result<()>;
 
     /// Returns whether there are pivots of blocks of more than one unknown, and [`Triangular::substitute`]: not where several devices

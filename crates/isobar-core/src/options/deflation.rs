@@ -14,8 +14,8 @@ pub enum Stripes {
     Blocks([usize; 3]),
     /// … connected bodies of one material, such as bubbles and the liquid around them.
     Bodies,
-    /// … the 2√cells largest of them, at most 2048, if at least two have 32 cells or more; else none. Multigrid that is slow takes
-    /// them without being asked: coarse grids resolve grains badly whose walls hardly conduct.
+    /// … the 2√cells largest of them, at most 2048, if at least two have 32 cells or more; else none. Slow multigrid uses them
+    /// automatically: coarse grids resolve grains badly whose walls hardly conduct.
     LargeBodies,
 }
 
@@ -26,9 +26,9 @@ pub enum CoarseSolve {
     /// The faster one for the number of vectors and the device.
     #[default]
     Auto,
-    /// Its Cholesky factor, on the host.
+    /// The Cholesky factor of E, on the host.
     Triangular,
-    /// Its inverse, on the device.
+    /// The inverse of E, on the device.
     Inverse,
 }
 

@@ -11,7 +11,7 @@ pub enum Scheme {
     /// (u' + u)/2 on the right-hand side: second order, and the discrete energy never grows (paper E, equation 2).
     #[default]
     CrankNicolson,
-    /// u' on the right-hand side: first order, and damps rough components.
+    /// Takes u' on the right-hand side: first order, and damps rough components.
     BackwardEuler,
 }
 
@@ -49,11 +49,11 @@ pub enum StepGuess {
 /// Steps of one length from time 0 to an end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
-    /// Length of a step.
+    /// The length of a step.
     pub dt: f64,
     /// The number of whole steps.
     pub whole: usize,
-    /// Length of one more, shorter step, where the end is no multiple of dt.
+    /// The length of one more, shorter step, if the end is no multiple of dt.
     pub last: Option<f64>,
     /// The end.
     pub end: f64,

@@ -83,7 +83,7 @@ const SUB_ITERATIONS: &str = "solver.jacobi.sub_iterations";
 const MOST: usize = 10_000;
 /// The default sub-iterations of an exact cycle.
 const EXACT: usize = 4;
-/// The default sub-iterations where one tile holds the whole grid.
+/// The default sub-iterations if one tile holds the whole grid.
 const WHOLE: usize = 16;
 /// ω with floating components: with 1, values that change sign from cell to cell would never decay there.
 const FLOATING: f64 = 0.9;

@@ -57,7 +57,7 @@ pub struct ModesOptions {
     pub sweeps: Count,
 }
 
-/// The most sweeps or cycles an iteration.
+/// The most sweeps or cycles per iteration.
 const MOST: usize = 1000;
 
 impl ModesOptions {

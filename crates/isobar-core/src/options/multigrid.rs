@@ -12,7 +12,7 @@ pub enum CyclePrecision {
     /// The matrix's [`Choice`](crate::policy::Choice) where cycles precondition conjugate gradients; otherwise the precision of the iteration.
     #[default]
     Auto,
-    /// Single precision, as `solver.precision = "mixed"` asks for.
+    /// Single precision, which `solver.precision = "mixed"` requests.
     F32,
     /// Double precision.
     F64,
@@ -31,7 +31,8 @@ pub enum Smoother {
     LineJacobi,
     /// Line Gauss–Seidel, columns with i + j even first, then odd.
     LineRedBlack,
-    /// Chebyshev's polynomial of degree 2 in M⁻¹A, M the columns: two sweeps of line Jacobi a sweep, symmetric, without colours.
+    /// Chebyshev's polynomial of degree 2 in M⁻¹A, M the tridiagonal blocks of the columns: a sweep is two of line Jacobi, symmetric, without
+    /// colours.
     Chebyshev,
     /// [`Smoother::PointRedBlack`] on the finest grid alone; below it, halved in all directions, lines on Galerkin grids.
     PointLine,

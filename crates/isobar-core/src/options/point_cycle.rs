@@ -4,9 +4,9 @@ use crate::layout::Shape;
 
 /// Relaxation of points by plain sweeps u += ω D⁻¹(f − A u), or by hierarchical cycles (paper C).
 ///
-/// A cycle relaxes every tile k times, with all values beyond the tile as they were before the cycle. In each direction tile t begins at cell t (b −
-/// o), with b cells in a tile, o of them shared with the next one; there are ⌈(n − o)/(b − o)⌉ tiles, of which the last ends with the grid. A tile
-/// writes its cells except o/2 at each end with another tile beyond. Tiles end at periodic sides like at others.
+/// A cycle relaxes every tile k times, with the values outside the tile from before the cycle. In each direction tile t begins at cell t (b − o),
+/// with b cells in a tile, o of them shared with the next one; there are ⌈(n − o)/(b − o)⌉ tiles, of which the last ends with the grid. A tile
+/// writes its cells except o/2 at each end with another tile beyond. Tiles end at periodic sides as at others.
 ///
 /// With o/2 ≥ k − 1 no written cell has depended on an old value: k sub-iterations are then k plain sweeps.
 ///
@@ -22,7 +22,7 @@ pub struct PointCycle {
     pub sub_iterations: usize,
     /// b in x, y and z, at most the cells of the grid.
     pub tile: [usize; 3],
-    /// o in x, y and z: even, less than b, and 0 where there is one tile.
+    /// o in x, y and z: even, less than b, and 0 if there is one tile.
     pub overlap: [usize; 3],
 }
 

@@ -113,7 +113,7 @@ impl Preconditioner {
         .find(|known| known.name() == name)
     }
 
-    /// Returns whether it is made of the matrix's triangular parts.
+    /// Returns whether it uses the matrix's triangular parts.
     pub(crate) fn is_triangular(self) -> bool {
         match self {
             Self::Auto | Self::None | Self::Jacobi | Self::Line => false,

@@ -3,8 +3,8 @@
 use super::{JacobiOptions, ModesOptions, MultigridOptions, Preconditioner, SolverOptions};
 
 impl SolverOptions {
-    /// Returns notes about parts that differ from their defaults and that a solver with this method and this preconditioner, by their names in its
-    /// description, does not use. Notes about the preconditioner and deflation are in the description itself.
+    /// Returns notes about sections that differ from their defaults although a solver with this method and this preconditioner, by their names in
+    /// its description, does not use them. Notes about the preconditioner and deflation are in the description itself.
     ///
     /// ```
     /// # use isobar_core::options::{JacobiOptions, SolverOptions};

@@ -14,7 +14,7 @@ pub(crate) struct Beginning<F> {
     pub(crate) factors: Option<F>,
     /// Whether a direct solve was chosen, which other coefficients may not allow.
     pub(crate) is_direct: bool,
-    /// What replaces the nearest box, where it is only tried.
+    /// The replacement of the nearest box, if that is only tried.
     pub(crate) after_box: Option<AfterBox>,
     /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
     pub(crate) is_replaceable: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Beginning<F> {
     pub(crate) why: Vec<String>,
 }
 
-/// What replaces the nearest box, where it is only tried.
+/// The replacement of the nearest box, if that is only tried.
 #[derive(Clone, Debug)]
 pub(crate) struct AfterBox {
     /// The options that follow.
@@ -36,7 +36,7 @@ pub(crate) struct AfterBox {
 }
 
 impl<F> Beginning<F> {
-    /// Begins as a choice says, where the options leave it open.
+    /// Begins with a matrix's choice for all that the options leave open.
     pub(crate) fn by(choice: &Choice, options: &SolverOptions) -> Result<Self> {
         let resolved = options.resolved(choice)?;
         Ok(Self {
@@ -54,7 +54,7 @@ impl<F> Beginning<F> {
     }
 }
 
-/// The facts that decide on a direct solve, found as far as they are needed.
+/// The facts that decide on a direct solve, found only if they are needed.
 pub(crate) struct Direct<A, N> {
     /// Whether the device solves directly.
     pub(crate) is_possible: bool,
@@ -66,12 +66,12 @@ pub(crate) struct Direct<A, N> {
     pub(crate) nearest: N,
 }
 
-/// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; where that is conjugate
+/// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; if that is conjugate
 /// gradients with multigrid, with the nearest box instead, if that is near enough to be tried. The options are those that leave a direct solve
-/// open or not, and those of anything else. `is_own` tells of a preconditioner of the caller's own.
+/// open or not, and those of anything else. `is_own` states whether the preconditioner is the caller's own.
 ///
 /// # Errors
-/// As [`SolverOptions::resolved`]; the errors of `choice`.
+/// The errors of [`SolverOptions::resolved`]; the errors of `choice`.
 pub(crate) fn begin<F>(
     [open, options]: [&SolverOptions; 2],
     is_own: bool,

@@ -1,8 +1,8 @@
-//! The solver that suits a matrix, where options leave it open, and that of matrices whose kind alone decides.
+//! The solver that suits a matrix, if options leave it open, and that of matrices whose kind alone decides.
 
 use crate::options::{CyclePrecision, Method, Preconditioner, Smoother};
 
-/// The method and the preconditioner that suit a stencil, where the user leaves them open.
+/// The method and the preconditioner that suit a stencil, if the user leaves them open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The outer iteration.
@@ -14,7 +14,7 @@ pub struct Choice {
     /// Storage of cycles that precondition conjugate gradients in double precision; [`CyclePrecision::Auto`] where it depends
     /// on coefficients that have not been examined.
     pub cycles: CyclePrecision,
-    /// The reason for `cycles`, where cycles are chosen, or asked for with their storage left open.
+    /// The reason for `cycles`, if cycles are chosen, or requested with their storage left open.
     pub why_cycles: Option<String>,
     /// The reason for `method`, where it depends on more than the kind of matrix.
     pub why: Option<String>,

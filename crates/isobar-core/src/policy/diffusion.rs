@@ -17,18 +17,18 @@ const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
 /// Grids of fewer cells get Galerkin levels, whose setup is cheap there.
 const FEWEST_ABOVE_LINES: usize = 30_000;
 
-/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are differences, and do not fit into 24
-/// bits where bodies of two materials meet with a larger ratio.
+/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are differences, and do not fit into 24 bits if two
+/// materials with a larger ratio meet.
 pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
-/// The largest ratio of couplings that meet in a cell for single precision, whatever the ratio elsewhere: rough coefficients
-/// without bodies give coarse grids with rows of similar couplings.
+/// The largest ratio of couplings that meet in a cell for single precision, whatever the ratio elsewhere: the coarse grids of rough coefficients
+/// without regions of one material have rows of similar couplings.
 const MOST_MEETING_SINGLE: f64 = 1e3;
 /// Couplings between the inverse of this and this, and their products with residuals, are well within the range of single
 /// precision.
 pub const MOST_SINGLE: f64 = 1e12;
 
-/// The weakest hold of a constant for single precision. A right-hand side that does not sum to zero moves a solution by its mean over that hold, and
-/// rounding of such a constant, times the couplings, is a residual that cycles cannot see.
+/// The smallest energy of a constant (see [`Measures::hold`]) for single precision. A right-hand side that does not sum to zero moves a solution by
+/// its mean over that energy, and rounding of such a constant, times the couplings, is a residual that cycles cannot reduce.
 const WEAKEST_SINGLE: f64 = 3e-9;
 
 /// Measures of coefficients that decide on relaxation of points and on precision.
@@ -48,8 +48,8 @@ pub struct Measures {
     pub fields: usize,
     /// Whether the direction of the strongest couplings changes over the grid.
     pub crosses: bool,
-    /// What holds a constant, 1ᵀA1 for each cell, over the largest coefficient, where that is the shift alone; infinite where a side is fixed, or
-    /// where nothing holds it, as residuals then have no mean.
+    /// The energy of a constant, 1ᵀA1 per cell, over the largest coefficient, if the shift alone contributes to it; infinite if a side is fixed, or
+    /// if it is zero, since residuals then have no mean.
     pub hold: f64,
 }
 
@@ -110,7 +110,7 @@ impl Measures {
     }
 }
 
-/// Returns the largest strength over the smallest; 1 where there is none.
+/// Returns the largest strength over the smallest; 1 if there is none.
 pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
     let (least, most) =
         strengths.fold((f64::INFINITY, 0.0f64), |(least, most), strength| (least.min(strength), most.max(strength)));
@@ -127,9 +127,9 @@ pub(crate) fn needs_jump(stiffness: f64, contrast: f64, has_closed: bool, fields
     contrast > MOST_JUMP && (may_be_points || may_meet)
 }
 
-/// Chooses a solver where these options leave that open: cycles that relax points where these suffice, else conjugate gradients
-/// with cycles that relax lines, in single precision where that suffices. `measure` is called at most once, and only where the
-/// choice depends on it; `ends_small` returns whether halving ends at a grid that is small enough for points.
+/// Chooses a solver if these options leave that open: cycles that relax points if these suffice, else conjugate gradients with cycles that relax
+/// lines, in single precision if that suffices. `measure` is called at most once, and only if the choice depends on it; `ends_small` returns whether
+/// halving ends at a grid that is small enough for points.
 pub(crate) fn choose(
     options: &SolverOptions,
     measure: impl FnOnce() -> Result<Option<Measures>>,
@@ -180,8 +180,8 @@ fn choose_method(
     Ok(Choice { why: Some(why), ..if suffices { points } else { lines } })
 }
 
-/// Returns a choice with the hybrid smoother where points alone do not suffice and it takes less time than lines alone, on a grid of
-/// this number of cells; `has_coarser` returns whether the finest grid can be halved.
+/// Returns a choice with the hybrid smoother if points alone do not suffice and it takes less time than lines alone, on a grid of this number of
+/// cells; `has_coarser` returns whether the finest grid can be halved.
 pub(crate) fn with_hybrid(
     choice: Choice,
     options: &SolverOptions,

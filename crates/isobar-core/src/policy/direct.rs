@@ -6,7 +6,7 @@ use crate::error::Number;
 const THIN: f64 = 10.0;
 /// …and where in some cells one direction's couplings are this many times another's, and the reverse in others…
 pub(crate) const CROSSING: f64 = 20.0;
-/// The same in words.
+/// The reason in words.
 pub(crate) const CROSSES: &str = "the direction of the strongest couplings changes over the grid";
 /// …and the nearest box suffices where this part of the cells is open…
 pub(crate) const MOSTLY_OPEN: f64 = 0.6;
@@ -14,10 +14,10 @@ pub(crate) const MOSTLY_OPEN: f64 = 0.6;
 const MOST_SPREAD: f64 = 0.3;
 /// …or this, where directions cross, as multigrid then takes hundreds of iterations.
 const MOST_SPREAD_CROSSING: f64 = 1.1;
-/// The largest contrast of coefficients with which the box is tried where cells are closed. In the box these are open, so that it couples regions
-/// that the matrix with a larger contrast hardly couples. Errors that differ between such regions leave small residuals, and conjugate gradients do
-/// not see their eigenvalues before they converge: with a contrast of 10⁶ errors were up to 3000 times as large as estimated, in one of twelve random
-/// problems of 20 % closed cells.
+/// The largest contrast of coefficients with which the box is tried if cells are closed. In the box these are open, so that it couples regions that
+/// the matrix with a larger contrast hardly couples. Errors that differ between such regions leave small residuals, and conjugate gradients converge
+/// before they find these eigenvalues: with a contrast of 10⁶ errors were up to 3000 times as large as estimated, in one of twelve random problems of
+/// 20 % closed cells.
 const MOST_CONTRAST_CLOSED: f64 = 1e3;
 
 /// The most iterations with the nearest box that are worth their time: one takes a third to a fifth of the time of one with
@@ -25,13 +25,13 @@ const MOST_CONTRAST_CLOSED: f64 = 1e3;
 const MOST_ITERATIONS: f64 = 36.0;
 /// …and where directions cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds.
 const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
-/// Multigrid then takes up to this many times as long as elsewhere, and eigenvectors may.
+/// The factor by which multigrid may then take longer than elsewhere, and the computation of eigenvectors too.
 const LONGER_CROSSING: f64 = 200.0;
 
 /// The nearest box, as a preconditioner to be tried.
 #[derive(Clone, Debug)]
 pub struct Trial<F> {
-    /// Its factors.
+    /// The factors of the box.
     pub factors: F,
     /// The reason for the trial.
     pub why: String,
@@ -39,7 +39,7 @@ pub struct Trial<F> {
     pub most_iterations: f64,
 }
 
-/// What makes multigrid slow.
+/// The properties of a problem that make multigrid slow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hardness {
     /// The strongest direction's mean couplings over the weakest's.
@@ -72,7 +72,7 @@ impl Hardness {
         self.crosses() || (is_safe && (self.has_closed || self.stiffness >= THIN))
     }
 
-    /// Returns how many times as long as usual iterating with multigrid takes, at most.
+    /// Returns the largest factor by which multigrid takes longer than usual.
     pub(crate) fn longer(self) -> f64 {
         if self.crosses() { LONGER_CROSSING } else { 1.0 }
     }
@@ -86,8 +86,8 @@ impl Hardness {
         if self.crosses() { MOST_SPREAD_CROSSING } else { MOST_SPREAD }
     }
 
-    /// Returns the trial of the nearest box, if it is near enough: `open` is its part of open cells, `spread` the root mean square
-    /// of the logarithms of couplings that its factors leave.
+    /// Returns the trial of the nearest box, if it is near enough: `open` is its fraction of open cells, `spread` the root mean square of the
+    /// logarithms of couplings that its factors leave.
     pub(crate) fn trial<F>(self, factors: F, open: f64, spread: f64) -> Option<Trial<F>> {
         let (couplings, most_iterations) = if self.crosses() {
             let [least, most] = MOST_ITERATIONS_CROSSING;

@@ -3,8 +3,8 @@
 use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
 
-/// Up to this many iterations without a preconditioner cost less than the three or four iterations with one: an iteration with
-/// incomplete Cholesky takes as long as two to four without.
+/// The number of iterations without a preconditioner that cost less than the three or four with one: an iteration with incomplete
+/// Cholesky takes as long as two to four without.
 const FEW: usize = 12;
 
 impl SolverOptions {
@@ -29,8 +29,8 @@ impl SolverOptions {
         options
     }
 
-    /// Returns the options of a first step without a preconditioner, which none needs if that converges: from a state made of few
-    /// eigenvectors, or with a short step.
+    /// Returns the options of a first step without a preconditioner. If it converges, as from a state with few eigenvectors or for a
+    /// short step, no step needs one.
     #[must_use]
     pub fn for_plain_step(&self) -> Self {
         let max_iterations = FEW.min(self.max_iterations);

@@ -1,4 +1,4 @@
-//! Sub-iterations and overlap of Jacobi's method: where a trial may choose them, and what it chooses, guided by a model.
+//! This module lets a trial, guided by a model, choose sub-iterations and overlap of Jacobi's method.
 
 use crate::layout::Shape;
 use crate::options::{Acceleration, Count, JacobiOptions, Overlap, PointCycle};
@@ -62,7 +62,7 @@ pub(crate) fn best(
         .unwrap_or(cycle)
 }
 
-/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are asked for. Tiles would extend into other ranks'
+/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are requested. Tiles would extend into other ranks'
 /// rows, and there is no trial, because clocks differ.
 pub(crate) fn on_ranks(options: &JacobiOptions) -> (JacobiOptions, Option<String>) {
     let asks_for_tiles = options.exact || options.tile.is_some() || options.overlap != Overlap::Auto;
@@ -137,7 +137,7 @@ mod tests {
             })
             .unwrap()
         };
-        // Where memory is free, many exchanges are best, and where it is expensive, few.
+        // If memory is free, many exchanges are best, and if it is expensive, few.
         let free = best(Cost { beside: 0.0, sub_iteration: 1e-6 });
         let dear = best(Cost { beside: 1e-3, sub_iteration: 1e-6 });
         assert!(free.sub_iterations == 4 && dear.sub_iterations >= 64 && dear.overlap[0] >= 6, "{free:?} {dear:?}");

@@ -7,17 +7,17 @@ use crate::real::Precision;
 /// The continuation after an iteration that ended without the true residual that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Next {
-    /// The solver that is chosen for these coefficients, after one for former ones.
+    /// Replaces the solver for former coefficients by the one that is chosen for these.
     ChooseAgain,
-    /// Another iteration.
+    /// Replaces the iteration by another one.
     Replace(Replacement),
-    /// A simpler preconditioner after one that failed, or a restart from the true residual.
+    /// Replaces a preconditioner that failed by a simpler one, or restarts from the true residual.
     Recover,
-    /// A simpler preconditioner after a slow one, or the fastest of all.
+    /// Replaces a slow preconditioner by a simpler one, or by the fastest of all.
     Hurry,
-    /// A restart from the true residual.
+    /// Restarts from the true residual.
     Restart,
-    /// Nothing.
+    /// Ends the solve.
     End,
 }
 
@@ -41,9 +41,9 @@ pub(crate) enum Replacement {
 pub(crate) struct State {
     /// Whether the true residual is finite.
     pub(crate) is_finite: bool,
-    /// Whether coefficients have changed since the choice, which may be made anew.
+    /// Whether coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
-    /// Whether the nearest box is tried.
+    /// Whether the nearest box is in use and only tried.
     pub(crate) tries_box: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
     pub(crate) is_replaceable: bool,
@@ -57,7 +57,7 @@ pub(crate) struct State {
     pub(crate) keeps_best: bool,
 }
 
-/// Decides what follows an iteration that stopped for this reason by its own residual, or for none because it is slow.
+/// Decides how a solve continues after an iteration that stopped for this reason by its own residual, or for none because it is slow.
 pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     let is_slow = stop.is_none();
     let has_failed = matches!(stop, Some(Stop::Breakdown | Stop::Diverged));
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
         assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
         assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);
-        // Nothing can go on from a residual that is not finite, except for another preconditioner after a slow one.
+        // No iteration continues from a residual that is not finite, except with another preconditioner after a slow one.
         let lost = State { is_finite: false, ..boxed };
         assert_eq!([next(None, lost), next(broken, lost)], [Next::Hurry, Next::End]);
         for state in [none, boxed] {

@@ -1,20 +1,20 @@
-//! Choices and replacements: plain functions from facts, which stencils and back ends measure, to options.
+//! Choices and replacements: plain functions that map facts, which stencils and back ends measure, to options.
 //!
 //! | decides | in |
 //! |---|---|
 //! | whether a solve begins directly, with the nearest box, or as suits the matrix, in this order | `begin` |
-//! | where a direct solve pays, and where the nearest box is tried | `direct` |
+//! | if a direct solve pays, and if the nearest box is tried | `direct` |
 //! | points, the hybrid smoother or lines for diffusion, and the precision of cycles | [`diffusion`] |
 //! | vertical modes or multigrid for a tensor product, and how many modes, cycles and sweeps | [`modes`] |
 //! | the solver of other matrices | [`Choice`] |
 //! | the solver on a grid that ranks divide | [`ranks`] |
 //! | the preconditioner of time steps | [`heat`] |
 //! | sub-iterations and overlap of Jacobi's method | `jacobi` |
-//! | what options that are left open become | [`SolverOptions::resolved`](crate::options::SolverOptions::resolved), in `resolve` |
-//! | the pace that an iteration must show | `watch` |
-//! | what follows an iteration that is slow or fails | `ladder` |
+//! | the values of open options | [`SolverOptions::resolved`](crate::options::SolverOptions::resolved), in `resolve` |
+//! | the required pace of an iteration | `watch` |
+//! | the next step after an iteration that is slow or fails | `ladder` |
 //!
-//! Nothing here sees a matrix, a vector or a device.
+//! Nothing here accesses a matrix, a vector or a device.
 
 pub(crate) mod begin;
 mod choice;

@@ -1,4 +1,5 @@
-//! Vertical modes or multigrid for a tensor product, and the parts of an iteration by vertical modes, by predicted cost and convergence.
+//! This module decides between vertical modes and multigrid for a tensor product, and on the parts of an iteration by vertical modes, by
+//! predicted cost and convergence.
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -51,15 +52,15 @@ const VECTORS_BESIDE: f64 = 4.0;
 /// The factor by which a cycle of multigrid on the whole grid reduces the residual, and the vectors that it moves.
 const RATE_OF_MULTIGRID: f64 = 0.06;
 const VECTORS_OF_MULTIGRID: f64 = 13.0;
-/// Layers beyond which finding modes takes longer than a solve.
+/// The number of layers beyond which finding modes takes longer than a solve.
 const MOST_LAYERS: usize = 512;
 
 impl Plan {
-    /// Makes the cheapest plan that reaches a tolerance, where the options leave it open. `ratio` is the largest α_T/|T| of the columns,
+    /// Makes the cheapest plan that reaches a tolerance, if the options leave it open. `ratio` is the largest α_T/|T| of the columns,
     /// `values` are μ of all modes, as many as there are layers.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the options ask for more modes than there are.
+    /// [`Error::Invalid`] if the options request more modes than there are.
     pub fn new(ratio: f64, values: &[f64], options: &ModesOptions, tolerance: f64) -> Result<Self> {
         let layers = values.len();
         if let Some(count) = options.count.given().filter(|&count| count > layers) {

@@ -1,4 +1,4 @@
-//! Options that leave nothing open, from those of the user and a matrix's choice.
+//! This module resolves options: the user's, completed by a matrix's choice.
 
 use super::Choice;
 use crate::options::{CyclePrecision, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions};
@@ -97,7 +97,7 @@ impl SolverOptions {
         Ok(this)
     }
 
-    /// Returns notes about what these options ask for and the resolved ones do not use.
+    /// Returns notes about requests of these options that the resolved ones do not use.
     pub(crate) fn unused_by(&self, resolved: &Self) -> Vec<String> {
         let is_given = |kind| !matches!(kind, Preconditioner::Auto | Preconditioner::None);
         let mut notes = Vec::new();
@@ -139,7 +139,7 @@ impl SolverOptions {
     /// Returns the options for a preconditioner of the caller's own, whose outer iteration may be left open.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where they ask for multigrid cycles or for another precision than double.
+    /// [`Error::Invalid`] if they ask for multigrid cycles or for another precision than double.
     pub(crate) fn for_own_preconditioner(&self, is_symmetric: bool) -> Result<Self> {
         let mut options = self.clone();
         if options.method == Method::Auto {

@@ -6,7 +6,7 @@ use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
 const PROBE_POINTS: usize = 5;
 /// The slowest convergence factor of a cycle: an iteration with lines on Galerkin grids takes as long as a few cycles.
 const SLOW_POINTS: f64 = 0.5;
-/// Iterations in which conjugate gradients with the hybrid smoother must show their pace; one takes two thirds of the time of one with
+/// The iterations after which conjugate gradients with the hybrid smoother must have reached their pace; one takes two thirds of the time of one with
 /// lines, and the levels a quarter.
 const PROBE_ABOVE_LINES: usize = 8;
 /// The slowest convergence factor of these.
@@ -15,34 +15,34 @@ const SLOW_ABOVE_LINES: f64 = 0.6;
 /// Iterations in which multigrid in single precision must show its pace, and keep it from then on: rounding may show only in the last
 /// digits.
 const PROBE_SINGLE: usize = 30;
-/// The pace is too slow where the tolerance would take this many iterations; few matrices do in double precision.
+/// The number of iterations to the tolerance from which the pace is too slow; few matrices need more in double precision.
 const SLOW_SINGLE: f64 = 100.0;
 
-/// Iterations in which multigrid must show its pace, and keep it from then on, so that it needs no deflation by large bodies.
+/// The iterations after which multigrid must have reached its pace, and must keep it, to need no deflation by large bodies.
 const PROBE_BODIES: usize = 20;
-/// The pace is too slow where the tolerance would take this many iterations.
+/// The number of iterations to the tolerance from which the pace is too slow.
 const SLOW_BODIES: f64 = 60.0;
 
 /// Iterations in which the simple preconditioner of time steps must show its pace, and keep it from then on.
 const PROBE_SIMPLE: usize = 15;
-/// The pace is too slow where the tolerance would take this many iterations: multigrid takes a dozen, one of which takes as long as one or two,
-/// and its setup as long as ten.
+/// The number of iterations to the tolerance from which the pace is too slow: multigrid takes a dozen, one of which takes as long as one
+/// or two, and its setup as long as ten.
 const SLOW_SIMPLE: f64 = 25.0;
 
 /// Iterations in which a solver that was chosen for other coefficients must show its pace, and keep it from then on; else the choice is examined again.
 const PROBE_OLD: usize = 10;
-/// The pace is too slow where the tolerance would take this many iterations: a solver for these coefficients is made in the time of ten.
+/// The number of iterations to the tolerance from which the pace is too slow: a solver for these coefficients is made in the time of ten.
 const SLOW_OLD: f64 = 20.0;
 
 /// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
 const PROBE_BOX: usize = 8;
-/// …and at least this part of those that it may take, because residuals of conjugate gradients rise before they fall.
+/// …and at least this fraction of those that it may take, because residuals of conjugate gradients rise before they fall.
 const PART_PROBED: f64 = 0.2;
 
 /// Iterations in which an automatically chosen preconditioner must show its pace: the residual of conjugate gradients may rest for a
 /// hundred before it falls, as where paths through closed cells are narrow.
 const PROBE_FIRST: usize = 300;
-/// The pace is too slow where the tolerance would take this many iterations.
+/// The number of iterations to the tolerance from which the pace is too slow.
 const SLOW_FIRST: f64 = 1000.0;
 
 /// A number of iterations, and the pace after them: −ln of the convergence factor of an iteration.
@@ -65,15 +65,15 @@ pub(crate) struct Replaceable {
     pub(crate) is_automatic: bool,
     /// The preconditioner of time steps was left open, and multigrid may replace the simple one that suits most.
     pub(crate) is_simple: bool,
-    /// Coefficients have changed since the choice, which may be made anew.
+    /// Coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
     /// Conjugate gradients with multigrid may be deflated by large bodies, which has not been tried.
     pub(crate) may_deflate: bool,
 }
 
 impl Replaceable {
-    /// Before a solve with the options `asked`, which may leave the preconditioner open; `open` and `otherwise` are those that a user gave, and
-    /// those for iterations.
+    /// Returns which fallbacks a solve with the options `asked` may use, which may leave the preconditioner open; `open` are the user's options,
+    /// `otherwise` those of an iteration.
     pub(crate) fn of(asked: &SolverOptions, [open, otherwise]: [&SolverOptions; 2], is_points: bool) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
         let is_simple = is_open(open) && !is_open(otherwise);
@@ -87,8 +87,8 @@ impl Replaceable {
     }
 }
 
-/// Returns the watch of the iteration of these resolved options, if it may be replaced: the nearest box, which is only tried, by multigrid
-/// where the tolerance would take more than `box_iterations`.
+/// Returns the watch of the iteration of these resolved options, if it may be replaced: the nearest box, which is only tried, by multigrid if the
+/// tolerance would take more than `box_iterations`.
 pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Option<f64>) -> Option<Watch> {
     let for_tolerance =
         |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };

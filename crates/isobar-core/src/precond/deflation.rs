@@ -10,16 +10,16 @@ use crate::operator::aggregate::{Components, Entry};
 use crate::options::{self, CoarseSolve, Stripes};
 use crate::{AggregateMap, Error, Real, Result, Serial, Shape, Sum};
 
-/// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
+/// Subdomain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
-/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse, as
-/// aggregates have few neighbours, and so are its triangular factors. Each application either solves with these on the host, or
-/// multiplies with E⁻¹ on the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of aggregates.
+/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse, as aggregates
+/// have few neighbours, and so are its triangular factors. Each application either solves with these on the host, or multiplies with E⁻¹ on
+/// the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of aggregates.
 pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
     shape: Shape,
     options: options::Deflation,
-    /// Z and E; nothing for large bodies that are no use: too few, or with an E that cannot be factorised.
+    /// The aggregates and E; nothing if large bodies are useless: too few, or with an E that cannot be factorised.
     vectors: Option<Vectors<B>>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Sizes {
     pub(crate) search: f64,
     /// E and its factor on the host.
     pub(crate) sparse: f64,
-    /// E⁻¹ on the device, and on the host before; zero where E is factored.
+    /// E⁻¹ on the device, and before that on the host; zero if E is factored.
     pub(crate) inverse: f64,
     /// Runs of cells of the same aggregate.
     pub(crate) runs: f64,
@@ -52,7 +52,7 @@ pub(crate) struct Sizes {
     pub(crate) map: f64,
 }
 
-/// Predicts the memory of deflation on a grid; of bodies, whose number is not known before they are found, for 64.
+/// Predicts the memory of deflation on a grid; bodies, whose number is not known before they are found, count as 64.
 pub(crate) fn sizes(shape: Shape, options: &options::Deflation) -> Sizes {
     let (cells, lines) = (shape.cells() as f64, (shape.ny * shape.nz) as f64);
     let (across, count) = match options.stripes {
@@ -154,7 +154,7 @@ impl<B: AggregateBackend> Vectors<B> {
 }
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
-    /// Makes the deflation that the options ask for, for a matrix of a grid with this shape, of which the operator may have a
+    /// Makes the deflation that the options request, for a matrix of a grid with this shape, of which the operator may have a
     /// subdomain.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     /// Computes everything again after a change of the coefficients, on which bodies and components depend too.
     ///
     /// # Errors
-    /// As [`Deflation::new`].
+    /// The errors of [`Deflation::new`].
     pub fn update(&mut self) -> Result<()> {
         self.vectors = Vectors::new(&*self.operator, self.shape, &self.options)?;
         Ok(())
@@ -231,14 +231,14 @@ fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
 
 /// The most aggregates: beyond them even a sparse E is a problem in its own right.
 const MOST_AGGREGATES: usize = 1 << 16;
-/// The most aggregates for which a user may ask for the inverse: beyond them it takes more than 2 GiB.
+/// The most aggregates for which a user may request the inverse: beyond them it takes more than 2 GiB.
 const LARGEST_INVERSE_ASKED_FOR: usize = 1 << 14;
 
-/// The fewest cells of a body that multigrid may be slow for: it corrects smaller ones by itself, though not as well.
+/// The fewest cells of a body that multigrid may be slow for; it corrects smaller ones by itself, though not as well.
 const LARGE: usize = 32;
 
-/// Returns the largest bodies of one material, as many as products with E⁻¹ take little beside a cycle of multigrid; nothing where not two of
-/// them have so many cells that multigrid may be slow for them.
+/// Returns the largest bodies of one material, as many as a product with E⁻¹ can take in little time beside a cycle of multigrid; nothing if
+/// fewer than two have enough cells for multigrid to be slow for them.
 pub(crate) fn large_bodies<B: AggregateBackend, T: Real>(
     operator: &dyn AggregateOperator<B, T>,
 ) -> Result<Option<AggregateMap>> {
@@ -300,7 +300,7 @@ struct CoarseMatrix {
     factors: Elimination,
     /// The sums of rows, in the order of elimination.
     sums: Vec<f64>,
-    /// Row, column below it, and the positive coupling between.
+    /// Entries of E: row, column below it, and the positive coupling between them.
     couplings: Vec<(usize, usize, f64)>,
     /// Steps of iterative refinement of a solution.
     refinements: usize,
@@ -324,8 +324,8 @@ impl<const W: usize> Columns<W> {
 /// projection is applied twice, which squares the remaining error. (Half rows of paper D's squares have 10³ at n = 32 and 10⁵ at
 /// 256.)
 const MOST_AMPLIFIED: f64 = 1e6;
-/// Corrections of a solution with E. With a contrast of c in a hundred blocks a Cholesky factor alone left an error of about 10⁴
-/// c ε in the slowest vector, which must vanish: an iteration takes the remainder for an eigenvalue next to zero.
+/// The steps of iterative refinement of a solution with E. With a contrast of c in a hundred blocks, a Cholesky factor alone left an error
+/// of about 10⁴ c ε in the slowest vector, which must vanish: an iteration takes the remainder for an eigenvalue next to zero.
 const REFINEMENTS: usize = 2;
 
 impl CoarseMatrix {

@@ -26,7 +26,7 @@ impl<B: Backend> NearestBox<B> {
     /// Takes the solver of the box, for vectors of this precision.
     ///
     /// # Errors
-    /// Where its vector does not fit in memory.
+    /// Fails if its vector does not fit in memory.
     pub fn new<T: Real>(backend: &B, layout: Layout, solver: SharedDirect<B>) -> Result<Self> {
         let is_double = T::PRECISION == Precision::F64;
         let x = if is_double { None } else { Some(backend.zeros(&layout)?) };

@@ -5,8 +5,8 @@ use crate::operator::ResidualUpdate;
 use crate::traffic::StepTraffic;
 use crate::{Backend, Real, Result};
 
-/// Several preconditioners of one matrix, of which one is in use: the one that was asked for, or where that fails or is
-/// slow, a later one, which is simpler and safer.
+/// Several preconditioners of one matrix, of which one is in use: the first is the user's choice, and each later one,
+/// which is simpler and safer, replaces one that fails or is slow.
 pub struct Fallback<B: Backend, T: Real> {
     ranks: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)>,
     rank: usize,

@@ -36,7 +36,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompletePoisson<B, T> {
         self.operator.incomplete_poisson(self.scaled, &self.inverse_diagonal, r, z)
     }
 
-    /// The pivots of blocks of one unknown are the diagonal.
+    /// Updates the diagonal, which equals the pivots of blocks of one unknown.
     fn update(&mut self) -> Result<()> {
         self.operator.factorise(1, 0.0, &mut self.inverse_diagonal)
     }

@@ -5,7 +5,7 @@
 //! * [`Line`]: a tridiagonal solve in every column,
 //! * [`NearestBox`]: a direct solve of a box,
 //! * [`multigrid::Cycle`]: one multigrid cycle, [`Modal`]: a correction in vertical modes between sweeps of lines,
-//! * [`IncompleteCholesky`]: papers D's and E's, [`IncompletePoisson`] and [`Neumann`]: paper D's, made of triangular parts,
+//! * [`IncompleteCholesky`]: papers D's and E's; [`IncompletePoisson`] and [`Neumann`]: paper D's, from triangular parts,
 //! * [`Single`]: any of these in single precision, [`Own`]: a caller's,
 //! * [`Fallback`]: one of these, with simpler ones in reserve,
 //! * [`Pieces`]: one of these with the constants of disconnected components as coarse vectors, or projected out where they float,
@@ -69,8 +69,8 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         Ok(())
     }
 
-    /// Changes to the approximation of this rank, where there are several: 0 is the one that was asked for, others are
-    /// simpler and safer. Returns its name; where there is none, returns nothing and changes nothing.
+    /// Changes to the approximation of this rank, if there are several: 0 is the user's choice, others are simpler and safer. Returns its name; if
+    /// there is none, returns nothing and changes nothing.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         let _ = rank;
         None
@@ -91,7 +91,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
-    /// Makes another preconditioner with the same operators and vectors of its own, see [`Iteration::another`](crate::solver::Iteration::another).
+    /// Makes another preconditioner with the same operators and its own vectors, see [`Iteration::another`](crate::solver::Iteration::another).
     fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
         Ok(None)
     }
@@ -112,7 +112,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     }
 }
 
-/// M = 1
+/// The preconditioner M = 1
 #[derive(Debug)]
 pub struct Identity<B>(
     /// The device.
@@ -137,7 +137,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
     }
 }
 
-/// M = the diagonal of A
+/// The preconditioner M = the diagonal of A
 pub struct Jacobi<B: Backend, T: Real>(
     /// The matrix.
     pub Arc<dyn Diagonal<B, T>>,
@@ -171,7 +171,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
     }
 }
 
-/// M = the tridiagonal blocks of A, one a column (papers A and B)
+/// The preconditioner M = the tridiagonal blocks of A, one per column (papers A and B)
 pub struct Line<B: Backend, T: Real>(
     /// The solver of the lines.
     pub Arc<dyn LineSolver<B, T>>,

@@ -105,7 +105,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         Preconditioner::is_variable(&self.cycle)
     }
 
-    /// See [`Preconditioner::update`].
+    /// Implements [`Preconditioner::update`].
     pub fn update(&mut self) -> Result<()> {
         self.cycle.update()
     }
@@ -164,7 +164,7 @@ impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
         self.problems.precondition(self.sweeps, r, z, &mut self.scalars)
     }
 
-    /// The cycle's transfers are not transposes of each other.
+    /// Returns whether the cycle on the modes is variable, whose transfers may not be transposes of each other.
     fn is_variable(&self) -> bool {
         self.problems.is_variable()
     }

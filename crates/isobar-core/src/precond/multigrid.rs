@@ -24,7 +24,7 @@ struct LevelVectors<V> {
 /// hierarchy specifies. A second visit continues from the result of the first.
 ///
 /// Storage, in n-vectors of the finest level: ⅔ (two vectors a coarse level), 1⅓ of scratch where
-/// the back end's smoother cannot work in place, and one vector a level that has corrections.
+/// the back end's smoother cannot work in place, and one vector per level that has corrections.
 pub struct Cycle<B: Backend, T: Real> {
     steps: Arc<Steps<B, T>>,
     /// The vectors of the second level and all coarser ones.
@@ -36,7 +36,7 @@ pub struct Cycle<B: Backend, T: Real> {
     bytes: usize,
 }
 
-/// What a cycle applies to its vectors: the operators of a hierarchy and the steps on each level.
+/// The part of a cycle that does not change: the operators of a hierarchy and the steps on each level.
 struct Steps<B: Backend, T: Real> {
     backend: B,
     /// Operators, finest first.
@@ -102,7 +102,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// Makes the vectors of a hierarchy.
     ///
     /// # Errors
-    /// Where they do not fit in memory.
+    /// Fails if they do not fit in memory.
     pub fn new<S>(hierarchy: &Hierarchy<B, S, T>, options: &MultigridOptions) -> Result<Self> {
         let steps = Steps {
             backend: hierarchy.levels[0].backend().clone(),
@@ -115,7 +115,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         Self::of(Arc::new(steps), hierarchy.corrections.iter().cloned())
     }
 
-    /// Makes another cycle of the same steps, with vectors of its own.
+    /// Makes another cycle of the same steps, with its own vectors.
     ///
     /// # Errors
     /// See [`Cycle::new`].
@@ -221,7 +221,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.vectors.first_mut().map(|LevelVectors { f, u }| (f, u))
     }
 
-    /// Runs one cycle from zero on the levels below the finest, where there are any.
+    /// Runs one cycle from zero on the levels below the finest, if there are any.
     pub(crate) fn cycle_below(&mut self) -> Result<()> {
         match self.parts(0).below() {
             Some((LevelVectors { f, u }, mut below)) => below.cycle(f, u, Guess::Zero, None),
@@ -442,8 +442,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
         self.cycle(r, z, Guess::Zero, None)
     }
 
-    /// The cycle is symmetric only where restriction is the transpose of prolongation, and the steps after the coarse
-    /// correction mirror those before.
+    /// Returns whether the cycle is not symmetric: it is symmetric only if restriction is the transpose of
+    /// prolongation, and the steps after the coarse correction mirror those before.
     fn is_variable(&self) -> bool {
         let is_adjoint = self.steps.transfers.iter().all(|transfer| transfer.is_adjoint());
         let ends_symmetric = |recipe: &Recipe| mirrors(&recipe.coarse, &recipe.coarse);

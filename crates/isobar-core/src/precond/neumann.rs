@@ -74,7 +74,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
         self.relax(r, z, None)
     }
 
-    /// The last relaxation by L returns ρ = ⟨K r, D⁻¹ K r⟩, which saves reading r again.
+    /// Computes ρ without reading r again: the last relaxation by L returns ρ = ⟨K r, D⁻¹ K r⟩.
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         let ResidualUpdate { r, q, z, alpha, out } = v;
         let even = self.order.is_multiple_of(2) && self.order > 0;

@@ -27,7 +27,7 @@ pub struct NullSpace<B: AggregateBackend> {
 }
 
 struct Found<B: AggregateBackend> {
-    /// Floating components, where there are any.
+    /// The floating components, if there are any.
     floating: Option<B::Aggregates>,
     sizes: Vec<usize>,
     sums: B::AggregateVector,
@@ -52,7 +52,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// Finds the floating components, and the inactive cells.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where no cell is active; see [`crate::backend::Backend::zeros`].
+    /// [`Error::Invalid`] if no cell is active; see [`crate::backend::Backend::zeros`].
     pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>) -> Result<Self> {
         let scalars = operator.backend().scalars()?;
         let found = Found::new(&*operator, operator.components()?)?;
@@ -80,10 +80,10 @@ impl<B: AggregateBackend> NullSpace<B> {
         }
     }
 
-    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing where there is none.
+    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing if there is none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
+    /// [`Error::Invalid`] if that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
     pub fn make_compatible(
         &mut self,
         b: &mut B::Vector<f64>,
@@ -202,7 +202,7 @@ impl<B: AggregateBackend> Found<B> {
         let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
         let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
         let relative = if norm > 0.0 { total / norm } else { 0.0 };
-        // The unbalanced part relative to the sources of a component, or to all of b if there is only one; 0 where it is rounding of b.
+        // The unbalanced part relative to the sources of a component, or to all of b if there is only one; 0 if it is rounding of b.
         let share = |component: usize| {
             let (off, own) = (component_norm(component), norms.as_ref().map_or(norm, |norms| norms[component]));
             if own > 0.0 && off > UNJUDGED * norm { off / own } else { 0.0 }

@@ -33,7 +33,7 @@ pub struct Own<B> {
     backend: B,
     layout: Layout,
     inner: Box<dyn OwnPreconditioner>,
-    /// r and z in C order.
+    /// The arrays r and z in C order.
     arrays: [Vec<f64>; 2],
 }
 

@@ -1,4 +1,4 @@
-//! A preconditioner with the constants of disconnected components beside it.
+//! A preconditioner with the constants of disconnected components as additional coarse vectors.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use crate::operator::aggregate::Components;
 use crate::traffic::{self, StepTraffic};
 use crate::{AggregateMap, Host, Layout, Real, Result};
 
-/// The preconditioner M⁻¹ with the constants of the connected components of a matrix, Z, as coarse vectors beside it:
+/// The preconditioner M⁻¹ with the constants of the connected components of a matrix, Z, as additional coarse vectors:
 ///
 /// M⁻¹ + Z E⁻¹ Zᵀ,  E = Zᵀ A Z,
 ///
-/// for components that little holds; E is diagonal, their shifts. The mean of floating components is removed before and after. Coarse grids do not
-/// separate components that are closer to each other than a coarse cell, and an almost free constant there is the slowest vector of all.
+/// for components whose shifts are small beside their couplings; E is diagonal, their shifts. The mean of floating components is removed before and
+/// after. Coarse grids do not separate components that are closer to each other than a coarse cell, and an almost free constant there is the
+/// slowest vector of all.
 ///
-/// Components of one cell are left out, as lines solve them exactly on every grid, and the largest if it is held, as coarse grids have it. A single
-/// floating one is left alone: r has no mean but for rounding, since neither the right-hand side nor A u has one; and the constant in z = M⁻¹ r
-/// changes neither A z nor ⟨r, z⟩. It is removed from the solution at the end, and from z where its norm matters, in
+/// Components of one cell are left out, as lines solve them exactly on every grid, and the largest if it has a shift, as coarse grids have it. A
+/// single floating one needs nothing: r has no mean but for rounding, since neither the right-hand side nor A u has one; and the constant in z =
+/// M⁻¹ r changes neither A z nor ⟨r, z⟩. It is removed from the solution at the end, and from z if its norm matters, in
 /// [`project_out`](Preconditioner::project_out).
 ///
-/// Storage where there are others: an n-vector besides the preconditioner's own.
+/// Storage if there are others: an n-vector besides the preconditioner's own.
 pub struct Pieces<B: AggregateBackend, T: Real> {
     inner: Box<dyn Preconditioner<B, T>>,
     operator: Arc<dyn AggregateOperator<B, T>>,
@@ -31,13 +32,13 @@ pub struct Pieces<B: AggregateBackend, T: Real> {
 
 struct Found<B: AggregateBackend, T: Real> {
     pieces: B::Aggregates,
-    /// 1 / E of components that little holds; 0 for others.
+    /// 1 / E of components whose shifts are small beside their couplings; 0 for others.
     inverses: B::AggregateVector,
     /// −1 / cells of floating components; 0 for others.
     means: B::AggregateVector,
-    /// Whether there are components that little holds.
+    /// Whether there are components with a shift that is small beside their couplings.
     any_held: bool,
-    /// Whether an iteration needs this.
+    /// Whether an iteration needs these coarse vectors.
     several: bool,
     /// See [`Components::is_one_floating`].
     is_one_floating: bool,
@@ -55,7 +56,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         let Components { all, anchored } = components;
         let sizes = all.sizes();
         let largest = (0..sizes.len()).max_by_key(|&piece| sizes[piece]);
-        // 1 / E or −1 / cells of those that count.
+        // 1 / E or −1 / cells of the components that are treated.
         let of_floating =
             |(&size, &is_held): (&usize, &bool)| (size > 1 && !is_held).then(|| [0.0, -1.0 / size as f64]);
         let mut of_piece: Vec<Option<[f64; 2]>> = sizes.iter().zip(&anchored).map(of_floating).collect();

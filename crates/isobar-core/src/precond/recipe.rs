@@ -105,8 +105,8 @@ pub(super) fn mirrors(there: &[Relaxation], back: &[Relaxation]) -> bool {
         && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.last() == b.first && a.returns == b.returns))
 }
 
-/// Returns ρ of the sweeps that together are Chebyshev's polynomial, the least on [λ/4, λ] of those that are 1 at 0: the inverses of
-/// its roots.
+/// Returns ρ of the sweeps that together are Chebyshev's polynomial, the smallest on [λ/4, λ] of those that are 1 at 0: the inverses of its
+/// roots.
 fn chebyshev(largest: f64) -> [f64; DEGREE] {
     let smallest = largest / DAMPED;
     let (centre, radius) = (0.5 * (largest + smallest), 0.5 * (largest - smallest));

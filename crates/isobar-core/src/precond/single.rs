@@ -4,8 +4,8 @@ use super::Preconditioner;
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Layout, Real, Result};
 
-/// A preconditioner in single precision inside an iteration whose residuals are in precision T: r and z are converted. Where
-/// cycles in single precision were found to suffice, residuals are in it instead, see [`Cg::rounded`](crate::solver::cg::Cg::rounded).
+/// A preconditioner in single precision inside an iteration whose residuals are in precision T: r and z are converted. If cycles in
+/// single precision suffice, residuals are in it too instead, see [`Cg::rounded`](crate::solver::cg::Cg::rounded).
 ///
 /// Storage: 2 n-vectors in single precision, besides the preconditioner's own.
 pub struct Single<B: Backend> {

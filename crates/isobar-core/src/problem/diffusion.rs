@@ -17,7 +17,7 @@ pub struct DiffusionProblem {
     pub spacing: [Spacing; 3],
     /// κ
     pub coefficient: Coefficient,
-    /// c, one number a cell, where it is not zero. A matrix with a negative one may be indefinite, and only
+    /// The coefficient c, one number per cell, if not zero. A matrix with a negative one may be indefinite, and only
     /// [`Method::Direct`](crate::options::Method::Direct) solves it.
     pub reaction: Option<Vec<f64>>,
     /// The active cells; without a mask all are. Faces to inactive cells are closed.
@@ -82,7 +82,7 @@ impl DiffusionProblem {
         self.is_open(n) && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)
     }
 
-    /// Returns whether the mask leaves cell n active.
+    /// Returns whether the mask marks cell n as active.
     pub(super) fn is_open(&self, n: usize) -> bool {
         self.active.as_ref().is_none_or(|active| active[n])
     }
@@ -133,7 +133,7 @@ impl DiffusionProblem {
         [0, 1, 2].map(|d| self.spacing[d].extent(extents[d]))
     }
 
-    /// Fails where the parts are inconsistent.
+    /// Fails if the parts are inconsistent.
     ///
     /// # Errors
     /// [`Error::Shape`] and [`Error::Invalid`], naming the key and the cell.
@@ -141,10 +141,10 @@ impl DiffusionProblem {
         self.checked().map(|_| ())
     }
 
-    /// Checks the widths of cells, the sides, and what sources and wells are apart from κ of their cells.
+    /// Checks the widths of cells, the sides, and the properties of sources and wells that do not depend on κ of their cells.
     ///
     /// # Errors
-    /// [`Error::Shape`] and [`Error::Invalid`] for them.
+    /// [`Error::Shape`] and [`Error::Invalid`] if they are wrong.
     pub fn check_form(&self) -> Result<()> {
         self.check_spacing()?;
         self.check_sides()?;
@@ -267,8 +267,8 @@ impl DiffusionProblem {
         Some(self.of_rows(of_cell))
     }
 
-    /// Returns as few fields as possible, directions that differ by a factor sharing one, for κ of x, y and z with these [`Coefficient::numbers`]: what each field is
-    /// κ of, and times what; for each direction the number of its field, and the factor.
+    /// Returns as few fields as possible for κ of x, y and z with these [`Coefficient::numbers`], where directions that differ by a factor share one: the
+    /// direction and the weight of κ in each field; and for each direction the number of its field, and the factor.
     pub fn matrix_fields(&self, numbers: [usize; 3]) -> (Vec<(Axis, Weight)>, [(usize, f64); 3]) {
         match [0, 1, 2].map(|d| self.spacing[d].uniform()) {
             [Some(dx), Some(dy), Some(dz)] => {
@@ -323,7 +323,7 @@ impl DiffusionProblem {
     }
 }
 
-/// What κ is multiplied by in a field of the matrix. The conductance from the centre of a cell to its face is the field times a number that all cells share.
+/// The factor of κ in a field of the matrix. The conductance from the centre of a cell to its face is the field times a number that all cells share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// 1
@@ -369,7 +369,7 @@ pub struct CheckedProblem<'p> {
 }
 
 impl CheckedProblem<'_> {
-    /// See [`DiffusionProblem::stencil`].
+    /// Makes the matrix, see [`DiffusionProblem::stencil`].
     ///
     /// # Errors
     /// See [`Diffusion::new`].

@@ -11,8 +11,9 @@ use crate::{Error, Host, Result, Shape, Source};
 /// The system (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) with a conductance T for each face between two cells and a shift s for each cell, as for finite
 /// volumes on unequal cells, cut cells and networks.
 ///
-/// Cells have no volume here: a right-hand side is the total inflow of each cell. A coupling to a value beyond a side belongs to s, and times that
-/// value to the right-hand side. A cell without conductances and shift is inactive, unless a mask says that it is active; then it may have no source.
+/// Cells have no volume here: a right-hand side is the total inflow of each cell. A coupling to a value beyond a side is part of s, and times that
+/// value part of the right-hand side. A cell without conductances and shift is inactive, unless a mask marks it as active; then it may have no
+/// source.
 #[derive(Clone, Debug)]
 pub struct FaceProblem {
     matrix: Diffusion,
@@ -33,7 +34,7 @@ impl FaceProblem {
     /// Makes a problem from conductances; see [`Diffusion::from_faces`].
     ///
     /// # Errors
-    /// See [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell is active.
+    /// See [`Diffusion::from_faces`]; [`Error::Invalid`] if no cell is active.
     pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
         let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
         let mut ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {

@@ -197,7 +197,7 @@ impl Flow<'_> {
             lower[d] = (at[d] + n - 1) % n;
             upper[d] = at[d] % n;
             let t = self.stencil.face(axis, lower);
-            // Where nothing flows, u may have any value, even NaN.
+            // If nothing flows, u may have any value, even NaN.
             if t == 0.0 {
                 return [0.0; 2];
             }
@@ -226,7 +226,7 @@ fn twice_energy(factor: f64, lower: (&[f64], &[f64]), upper: (&[f64], &[f64])) -
     const LANES: usize = 8;
     let of = |a: f64, from: f64, b: f64, to: f64| {
         let (t, difference) = (harmonic(factor * a, factor * b), from - to);
-        // Where nothing flows, u may have any value, even NaN.
+        // If nothing flows, u may have any value, even NaN.
         if t > 0.0 { t * difference * difference } else { 0.0 }
     };
     let [kappa_below, below, kappa_above, above] =

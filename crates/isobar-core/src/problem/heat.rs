@@ -15,7 +15,7 @@ pub struct Heat {
     pub stiffness: Diffusion,
     /// The diagonal of M, 0 in inactive cells.
     pub mass: Mass,
-    /// s, C order, where it is not zero: sources, wells and boundary values.
+    /// The sources s, C order, if not zero: sources, wells and boundary values.
     pub source: Option<Vec<f64>>,
     /// Positions of the unknowns in x, y and z.
     pub coordinates: [Vec<f64>; 3],
@@ -88,7 +88,7 @@ impl Heat {
         crate::stencil::Stencil::shape(&self.stiffness)
     }
 
-    /// Returns the mask of inactive cells, where there are any.
+    /// Returns the mask of inactive cells, if there are any.
     pub fn inactive(&self) -> Option<Vec<bool>> {
         let stiffness = &self.stiffness;
         if stiffness.is_one_piece() {
@@ -105,7 +105,7 @@ impl Heat {
     /// Makes K + c M.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::error::Error::Invalid) where c M overflows.
+    /// [`Error::Invalid`](crate::error::Error::Invalid) if c M overflows.
     pub fn shifted(&self, c: f64) -> Result<Diffusion> {
         let stiffness = &self.stiffness;
         let uniform = |volume: f64| {
@@ -121,7 +121,7 @@ impl Heat {
         }
     }
 
-    /// Makes c M as a matrix of its own.
+    /// Makes c M as a separate matrix.
     pub(crate) fn only_mass(&self, volumes: &[f64], c: f64) -> Result<Diffusion> {
         let shape = self.shape();
         let shift = volumes.iter().map(|volume| c * volume).collect();

@@ -10,7 +10,7 @@ use crate::{Error, Host, Result, Shape};
 /// Returns the label that was read as a floating-point number; nothing for one that is not whole.
 #[inline(always)]
 fn whole(value: f64) -> Option<i64> {
-    /// Beyond it f64 does not hold every whole number.
+    /// The limit up to which f64 holds every whole number.
     const LIMIT: f64 = (1u64 << 53) as f64;
     (value.abs() <= LIMIT && value.fract() == 0.0).then_some(value as i64)
 }

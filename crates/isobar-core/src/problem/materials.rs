@@ -55,12 +55,12 @@ pub struct Bubbles {
     pub seed: u64,
 }
 
-/// Makes round bubbles in a liquid: discs where there is one layer, balls otherwise. A cell belongs to a bubble if its
-/// centre does. Bubbles keep clear of each other and of the sides; `extent` is the domain's size.
+/// Makes round bubbles in a liquid: discs if there is one layer, balls otherwise. A cell belongs to a bubble if its centre
+/// does. Bubbles keep clear of each other and of the sides; `extent` is the domain's size.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a radius or contrast that is not positive, for more bubbles than cells, and where the bubbles
-/// find no room.
+/// [`Error::Invalid`] for a radius or contrast that is not positive, for more bubbles than cells, and if the bubbles do not
+/// fit.
 pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<f64>> {
     const KEY: &str = "diffusion.coefficient.bubbles";
     check_contrast(KEY, bubbles.contrast)?;

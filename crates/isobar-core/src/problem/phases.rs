@@ -166,7 +166,7 @@ mod tests {
     use crate::execute::Serial;
     use crate::problem::{LabelTable, random};
 
-    /// Random phases, of which the first and the last are closed.
+    /// Makes random phases, of which the first and the last are closed.
     fn sample(shape: Shape, seed: u64, open: f64) -> Phases {
         let of_cell = |n: usize| {
             let number = 0.5 * (random(seed, n) + 1.0);

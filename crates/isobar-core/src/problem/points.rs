@@ -7,13 +7,13 @@ use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
 use crate::stencil::{Axis, Diffusion};
 use crate::{Error, Result};
 
-/// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on
+/// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them per direction, h = L/(n + 1) apart, with values given on
 /// its sides (papers C and E), by the finite differences
 ///
 /// (A u)_n = V (c u_n + Σ κ (u_n − u_m)/h²),  V the product of all h,
 ///
-/// over the neighbours m. Neighbours on a side have the side's value; between two points the harmonic mean of κ holds. A direction
-/// with one point is left out.
+/// over the neighbours m. Neighbours on a side have the side's value; the coupling between two points has the harmonic mean of κ.
+/// A direction with one point is left out.
 #[derive(Clone, Debug)]
 pub struct PointProblem {
     /// The problem with cells around the points, without the Dirichlet sides.
@@ -112,7 +112,7 @@ impl PointProblem {
         }
     }
 
-    /// See [`DiffusionProblem::rhs`].
+    /// Makes a right-hand side as [`DiffusionProblem::rhs`] does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -120,7 +120,7 @@ impl PointProblem {
         self.rhs_in(&(0..self.inner.shape.ny), kind, seed, weighting)
     }
 
-    /// See [`CheckedProblem::rhs_in`](super::CheckedProblem::rhs_in).
+    /// Makes some rows of a right-hand side as [`CheckedProblem::rhs_in`](super::CheckedProblem::rhs_in) does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -139,7 +139,7 @@ impl PointProblem {
         Ok(values)
     }
 
-    /// See [`DiffusionProblem::rhs_from`].
+    /// Makes a right-hand side as [`DiffusionProblem::rhs_from`] does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -147,7 +147,7 @@ impl PointProblem {
         self.rhs_from_in(&(0..self.inner.shape.ny), body, weighting)
     }
 
-    /// See [`CheckedProblem::rhs_from_in`](super::CheckedProblem::rhs_from_in).
+    /// Makes some rows of a right-hand side as [`CheckedProblem::rhs_from_in`](super::CheckedProblem::rhs_from_in) does.
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].

@@ -28,14 +28,14 @@ impl Spacing {
         }
     }
 
-    /// Returns the directions that cross, by widths in x, y and z alone: where κ is the same in all directions.
+    /// Returns the directions that cross, by widths in x, y and z alone: if κ is the same in all directions.
     pub fn crossing(widths: &[Self; 3], shape: Shape) -> Crossing {
         let extents = shape.extents();
         let [x, y, z] = [0, 1, 2].map(|d| {
             let widths = (0..extents[d]).map(|n| widths[d].width(n));
             widths.fold([f64::INFINITY, 0.0_f64], |[least, most], width| [least.min(width), most.max(width)])
         });
-        // A coupling is κ over the square of a width. Of a single cell all couplings are alike.
+        // A coupling is κ over the square of a width. All couplings of a single cell are equal.
         let of_pair =
             |[one, other]: [[f64; 2]; 2]| Crossing::factor((other[0] / one[1]).powi(2), (other[1] / one[0]).powi(2));
         Crossing::of([[x, y], [x, z], [y, z]].map(of_pair), shape)

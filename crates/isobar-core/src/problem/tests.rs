@@ -8,7 +8,7 @@ use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 use crate::team::Team;
 use crate::{ArrayView, Result, Shape};
 
-/// More cells than three threads have chunks, in rows that do not divide a chunk.
+/// A grid of more cells than three threads have chunks, with rows that do not divide a chunk.
 const SHAPE: Shape = Shape { nx: 75, ny: 52, nz: 61 };
 
 /// Runs work on `threads` threads.
@@ -123,7 +123,7 @@ fn shared_coefficients_are_those_that_are_copied() {
     assert_eq!(shared.validate().unwrap_err().to_string(), problem.validate().unwrap_err().to_string());
 }
 
-/// Right-hand sides of arrays of any kind, from a loop over the cells.
+/// Checks right-hand sides of arrays of any kind against a loop over the cells.
 #[test]
 fn right_hand_sides_are_written_in_place() {
     let Shape { nx, ny, nz } = SHAPE;
@@ -272,7 +272,7 @@ fn arrays_for_which_there_is_no_memory_are_errors() {
     assert!(message.contains("35184372088832 cells, for which no memory can be allocated"), "{message}");
 }
 
-/// The conductances of a problem of cells give the same matrix, inactive cells included.
+/// Checks that the conductances of a problem of cells give the same matrix, inactive cells included.
 #[test]
 fn conductances_make_the_same_matrix() {
     for shape in
@@ -296,7 +296,7 @@ fn conductances_make_the_same_matrix() {
         let (a, b) = (found.stencil().times(&x), masked.times(&x));
         assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-14 * (1.0 + b.abs())), "{shape}");
         let rhs = found.rhs_in(&(0..shape.ny), Some(RhsKind::Constant), 0).unwrap();
-        // Also where a mask has cut an active cell off.
+        // A cell that a mask has cut off counts as well.
         assert!(rhs.iter().zip(&active).all(|(&rhs, &is_active)| rhs == f64::from(u8::from(is_active))), "{shape}");
     }
     // Diagonals are 1 − 3, 2 − 2 and 1 − 0: none makes a cell inactive, and nothing but a closed cell is.

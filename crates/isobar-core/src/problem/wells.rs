@@ -72,7 +72,7 @@ impl DiffusionProblem {
         Err(Error::invalid(key, format!("entry {n} lies at ({i}, {j}), layers {first} to {last}, outside {where_to}")))
     }
 
-    /// Fails where a source or a well lies in inactive cells only, or a well is wider than its first cell. `kappa` returns κ of x and of y in a column
+    /// Fails if a source or a well lies in inactive cells only, or a well is wider than its first cell. `kappa` returns κ of x and of y in a column
     /// (i, j) from a first to a last layer, 0 in inactive cells.
     ///
     /// # Errors

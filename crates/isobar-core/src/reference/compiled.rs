@@ -37,7 +37,7 @@ macro_rules! solvers {
 }
 solvers!(tensor_product: TensorProduct, diffusion: Diffusion, stored_matrix: StoredMatrix, own_operator: OwnOperator);
 
-/// Makes what takes the steps of the heat equation.
+/// Makes a stepper of the heat equation.
 pub fn heat(heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Box<dyn Evolve>> {
     Ok(Box::new(HeatStepper::new(&Reference, heat, options, solver)?))
 }

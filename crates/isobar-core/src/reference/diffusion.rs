@@ -16,9 +16,9 @@ use crate::{AggregateMap, Layout, Real, Result, Serial, Shape, Sum};
 pub struct DiffusionRows<T> {
     shape: Shape,
     periodic: [bool; 3],
-    /// T between a cell and its upper neighbour, for each direction, in the order of cells.
+    /// The transmissibility T between a cell and its upper neighbour, for each direction, in the order of cells.
     faces: [Vec<T>; 3],
-    /// s, Dirichlet sides included.
+    /// The shift s, Dirichlet sides included.
     shift: Vec<T>,
     coefficient_vectors: f64,
 }

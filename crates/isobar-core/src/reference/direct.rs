@@ -11,7 +11,7 @@ use crate::error::Result;
 struct Box3 {
     factors: Separable,
     bases: [Basis; 2],
-    /// All entries of the bases.
+    /// The entries of the bases of both transformed axes.
     vectors: [Vec<f64>; 2],
 }
 

@@ -199,7 +199,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
     }
 }
 
-/// P = P_x P_y P_z over the halved directions, and R = Pᵀ.
+/// The transfer P = P_x P_y P_z over the halved directions, and R = Pᵀ.
 pub struct Interpolation<T: Real> {
     fine: Arc<dyn LineSmoother<Reference, T>>,
     coarse: Layout,

@@ -32,7 +32,7 @@ pub use vector::Vector;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference;
 
-/// Fails where a caller's array does not have the shape of a vector.
+/// Fails if a caller's array does not have the shape of a vector.
 ///
 /// # Errors
 /// [`Error::Shape`]

@@ -33,13 +33,13 @@ pub trait Rows<T>: Debug + Send + Sync {
     /// Returns s.
     fn shift(&self, at: At) -> T;
 
-    /// See [`Operator::coefficient_vectors`].
+    /// Returns [`Operator::coefficient_vectors`].
     fn coefficient_vectors(&self) -> f64;
 }
 
 /// A stencil with such rows.
 pub trait SevenPoint: Stencil {
-    /// Its rows, rounded to T.
+    /// The rows of the matrix, rounded to T.
     type Rows<T: Real>: Rows<T>;
 
     /// Returns which directions are periodic.

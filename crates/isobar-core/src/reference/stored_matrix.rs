@@ -27,15 +27,15 @@ struct Entries<T> {
 /// tridiagonal solver of a library).
 #[derive(Clone, Debug)]
 pub struct Bands<T> {
-    /// Below the diagonal.
+    /// The entries below the diagonal.
     pub below: Vector<T>,
     /// The diagonal.
     pub diagonal: Vector<T>,
-    /// Above it.
+    /// The entries above the diagonal.
     pub above: Vector<T>,
 }
 
-/// Fails where a vector has more entries than the indices of a stored matrix support.
+/// Fails if a vector has more entries than the indices of a stored matrix support.
 ///
 /// # Errors
 /// [`Error::Unsupported`]

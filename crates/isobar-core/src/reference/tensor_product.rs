@@ -20,7 +20,7 @@ pub struct TensorProductRows<T> {
     below: Vec<T>,
     d: Vec<T>,
     area: Vec<T>,
-    /// West, east, south, north.
+    /// The couplings to the west, east, south and north.
     horizontal: [Vec<T>; 4],
     /// α_T − Σ α
     outside: Vec<T>,
@@ -188,7 +188,7 @@ impl Supports<TensorProduct> for Reference {
     }
 }
 
-/// Between a grid and some of its vertical modes.
+/// The transfer between a grid and some of its vertical modes.
 struct ModalTransfer<T: Real> {
     fine: Arc<Plain<TensorProduct, T>>,
     layout: Layout,

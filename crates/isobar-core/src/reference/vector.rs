@@ -14,7 +14,7 @@ impl<T: Real> Vector<T> {
     /// Makes a vector of zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where it cannot be allocated.
+    /// [`Error::OutOfMemory`] if it cannot be allocated.
     pub fn zeros(layout: &Layout) -> Result<Self> {
         let mut entries = Vec::new();
         let len = layout.len_with_halo();

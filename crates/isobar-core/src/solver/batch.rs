@@ -17,12 +17,12 @@ const WORST: Scalar = Scalar::new(0);
 
 /// Jacobi's method for a batch: cycles of [`PointSmoother::relax_lines`] until ‖f − A u‖ is small enough in every line, relative to that
 /// of the line's own first guess, or to its own right-hand side. As in [`Jacobi`](super::jacobi::Jacobi) a line's norm is a by-product of
-/// the cycle that begins from its u, so that no pass is spent on it; a kernel over the lines finds the worst and counts. Converged lines
-/// are relaxed with the others: in the same pass they cost nothing, and their residuals continue to fall.
+/// the cycle that begins from its u, and costs no pass; a kernel over the lines finds the worst and counts. Converged lines are relaxed
+/// with the others: in the same pass they cost nothing, and their residuals continue to fall.
 ///
 /// The monitor sees the worst line's relative residual.
 ///
-/// Storage: the u of the next cycle; with [`Norm::Rhs`] a vector of zeros; three numbers a line.
+/// Storage: the u of the next cycle; with [`Norm::Rhs`] a vector of zeros; three numbers per line.
 pub struct LineBatch<B: Backend, T: Real> {
     operator: Arc<dyn PointSmoother<B, T>>,
     cycle: PointCycle,

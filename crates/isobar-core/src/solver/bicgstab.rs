@@ -30,7 +30,7 @@ pub struct Bicgstab<B: Backend, T: Real> {
     v: B::Vector<T>,
     t: B::Vector<T>,
     z: B::Vector<T>,
-    /// u before the last iteration, which may have been better.
+    /// The u before the last iteration, which may have been better.
     before: B::Vector<T>,
     scalars: B::Scalars,
 }

@@ -15,8 +15,8 @@ use crate::{Backend, Real, Result, Scalar, Shape};
 const NORM: Scalar = Scalar::new(0);
 
 /// Jacobi's method: cycles of [`PointSmoother::relax_points`] (paper C, sections 3.3 and 4.1) until ‖f − A u‖ is small enough. The
-/// norm comes with each cycle's first sub-iteration and costs no pass of its own: it is that of the u before the cycle, so that
-/// one more cycle is computed than counts, and its result dropped.
+/// norm is computed by each cycle's first sub-iteration and costs no pass of its own: it is that of the u before the cycle, so
+/// that one more cycle is computed than counts, and its result is dropped.
 ///
 /// Accelerated sweeps have momentum, which `Momentum` determines; the next u overwrites the last but one, which sweeps read too.
 /// Accelerated cycles of tiles need two more vectors.
@@ -75,7 +75,7 @@ fn with(cycle: &PointCycle, momentum: Option<&Momentum>) -> PointCycle {
     PointCycle { relaxation: (1.0 + momentum) * cycle.relaxation, momentum, ..*cycle }
 }
 
-/// Describes tiles, sub-iterations and overlap, where there are any.
+/// Describes tiles, sub-iterations and overlap, if there are any.
 pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
     if cycle.is_sweep() {
         return None;

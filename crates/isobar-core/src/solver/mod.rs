@@ -3,8 +3,8 @@
 //! * [`cg`]: preconditioned conjugate gradients,
 //! * [`bicgstab`]: for non-symmetric operators,
 //! * [`multigrid`]: multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
-//! * [`jacobi`]: Jacobi's method, plain and hierarchical, `momentum`: the acceleration of its sweeps, [`batch`]: lines each
-//!   with its own stopping test,
+//! * [`jacobi`]: Jacobi's method, plain and hierarchical; `momentum`: the acceleration of its sweeps; [`batch`]: lines with a stopping
+//!   test each,
 //! * [`modes`]: vertical modes of a tensor product, [`direct`]: transforms that solve a separable matrix,
 //! * [`monitor`]: decides when to stop, `spectrum`: estimates the condition number.
 
@@ -35,8 +35,8 @@ pub struct Run<'r, 'o, B: Backend, T: Real> {
     pub u: &'r mut B::Vector<T>,
     /// The first guess.
     pub guess: Guess,
-    /// Where given, it receives a copy of an iterate that was much better than later ones, if there was one; the monitor notes
-    /// that.
+    /// If given, receives a copy of an iterate that was much better than later ones, if there was one; the monitor then has its
+    /// residual.
     pub best: Option<&'r mut B::Vector<f64>>,
     /// Decides when to stop.
     pub monitor: &'r mut Monitor<'o>,
@@ -44,8 +44,8 @@ pub struct Run<'r, 'o, B: Backend, T: Real> {
 
 /// An iterative method with its workspace, made once and used for any number of right-hand sides.
 pub trait Iteration<B: Backend, T: Real>: Send {
-    /// Takes a first guess, and computes ‖b − A u‖, or the norm that the iteration watches; for [`Guess::Zero`] it is ‖b‖ and
-    /// left to the caller. It keeps what [`Iteration::run`] needs of the residual.
+    /// Takes a first guess, and computes ‖b − A u‖, or the norm that the iteration watches; for [`Guess::Zero`] it is ‖b‖ and computed
+    /// by the caller. The iteration stores the part of the residual that [`Iteration::run`] needs.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>>;
 
     /// Returns whether [`Iteration::begin`] also computes ‖b‖ for [`Guess::Zero`], so that the caller need not.
@@ -77,8 +77,8 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         None
     }
 
-    /// Changes to the preconditioner of this rank: 0 is the one that was asked for, others are simpler and safer. Returns its
-    /// name; where there is none, returns nothing and changes nothing.
+    /// Changes to the preconditioner of this rank: 0 is the user's choice, others are simpler and safer. Returns its name; if there is
+    /// none, returns nothing and changes nothing.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         let _ = rank;
         None
@@ -98,7 +98,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         Ok(())
     }
 
-    /// Makes another iteration with the same operators and vectors of its own, for another queue; without the preconditioners of higher
+    /// Makes another iteration with the same operators and its own vectors, for another queue; without the preconditioners of higher
     /// ranks. Returns `None` if the operators have memory that only one may use at a time.
     fn another(&self) -> Result<Option<Box<dyn Iteration<B, T>>>> {
         Ok(None)

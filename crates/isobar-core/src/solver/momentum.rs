@@ -13,10 +13,10 @@ const LEAST_GAP: f64 = 1e-13;
 /// m = (ρ / (1 + √(1 − ρ²)))²
 ///
 /// is the limit of Chebyshev's semi-iteration (Golub & Varga 1961; Frankel 1950), and every vector with an eigenvalue μ of at most
-/// ρ then falls by √m a sweep, so that √κ sweeps do the work of κ sweeps without it. Others fall by the larger root z of z² − (1 +
-/// m) μ z + m = 0: slower, but they fall as long as |μ| < 1. An estimate that is too low therefore shows in the residual, and μ =
-/// (z² + m) / ((1 + m) z) with the observed factor z is the next one (Hageman & Young 1981, chapter 5). An estimate that is too
-/// high does not show; the first is that of −Δ with u = 0 on all sides.
+/// ρ then falls by √m a sweep, so that √κ sweeps do the work of κ sweeps without it. The others fall by the larger root z of z² −
+/// (1 + m) μ z + m = 0: more slowly, but they fall as long as |μ| < 1. An estimate that is too low therefore shows in the
+/// residual, and μ = (z² + m) / ((1 + m) z) with the observed factor z is the next one (Hageman & Young 1981, chapter 5). An
+/// estimate that is too high does not show; the first is that of −Δ with u = 0 on all sides.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Momentum {
     pub(super) radius: f64,

@@ -61,7 +61,7 @@ pub struct Monitor<'o> {
     /// The smallest residual of the history, and since the current preconditioner was chosen.
     least: f64,
     least_since: f64,
-    /// When the gain of a relaxation was last checked, and the least of the history then.
+    /// The iteration at which the gain of a relaxation was last checked, and the least residual until then.
     looked: (usize, f64),
     lanczos: Lanczos,
     /// Restarts begin another Lanczos process; only the first with a preconditioner counts.
@@ -70,11 +70,11 @@ pub struct Monitor<'o> {
     since: usize,
     /// The relative residual of the kept iterate.
     kept: f64,
-    /// How long to watch, and the required pace, where a slow preconditioner may be given up.
+    /// The number of iterations and the convergence factor after which a slow preconditioner is replaced.
     probe: Option<Watch>,
     /// ‖e‖, estimated by the last run.
     error: Option<f64>,
-    /// See [`Monitor::energy_error`].
+    /// The estimate of [`Monitor::energy_error`].
     energy_error: Option<f64>,
     broken: Option<Broken>,
     stop: Option<Stop>,
@@ -86,14 +86,14 @@ pub struct Monitor<'o> {
 pub enum Broken {
     /// σ = pᵀAp, and ρ = rᵀM⁻¹r before it.
     Direction {
-        /// Not positive.
+        /// The value of σ, which is not positive.
         sigma: f64,
-        /// Positive.
+        /// The value of ρ, which is positive.
         rho: f64,
     },
     /// ρ = rᵀM⁻¹r
     Preconditioner {
-        /// Not positive.
+        /// The value of ρ, which is not positive.
         rho: f64,
     },
     /// A division by zero in another method.
@@ -104,8 +104,7 @@ pub enum Broken {
 const RISE: f64 = 2.0;
 /// …and the least is below this fraction of the kept iterate's residual.
 const WORTH_KEEPING: f64 = 0.5;
-/// The factor of an estimated error: weak preconditioners leave larger errors in slow vectors, as far as these have been found by
-/// then.
+/// The factor of an estimated error: weak preconditioners leave larger errors in slow vectors, even in those that have been found by then.
 const CAUTION: f64 = 3.0;
 /// The factor of an estimate after few iterations of a strong preconditioner.
 const CAUTION_EARLY: f64 = 6.0;
@@ -224,7 +223,7 @@ impl<'o> Monitor<'o> {
         now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// Returns whether the residual has just risen at all from the least so far, and that is well below the kept iterate's residual:
+    /// Returns whether the residual has just risen from the least so far, by any amount, and that is well below the kept iterate's residual:
     /// for iterations whose residual jumps.
     pub fn has_left_the_best(&self) -> bool {
         let ([.., before, now], true) = (&self.history[..], self.stop.is_none()) else { return false };
@@ -242,7 +241,7 @@ impl<'o> Monitor<'o> {
         self.kept = self.relative(residual);
     }
 
-    /// Returns the residual of the kept iterate, as the iteration computed it; infinite where there is none.
+    /// Returns the residual of the kept iterate, as the iteration computed it; infinite if there is none.
     pub fn kept(&self) -> f64 {
         if self.reference > 0.0 { self.kept * self.reference } else { self.kept }
     }

@@ -12,7 +12,7 @@ use crate::{Backend, Real, Result, Scalar};
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
 
-/// Multigrid cycles on one u until ‖f − A u‖ is small enough. The norm comes with each cycle's last sweep and costs
+/// Multigrid cycles on one u until ‖f − A u‖ is small enough. The norm is computed by each cycle's last sweep and costs
 /// no pass of its own.
 ///
 /// Storage: that of [`Cycle`], and nothing on the finest level besides b and u themselves.
@@ -117,7 +117,7 @@ impl<B: Backend> MixedMultigrid<B> {
     /// Takes a hierarchy in single precision, and its finest level in both.
     ///
     /// # Errors
-    /// Where the scalars cannot be made.
+    /// Fails if the scalars cannot be made.
     pub fn new(cycle: Cycle<B, f32>, top: MixedTop<B>, start: Start) -> Result<Self> {
         let backend = cycle.finest().backend().clone();
         let coefficient_vectors = cycle.finest().coefficient_vectors();

@@ -12,7 +12,7 @@ use crate::execute::{PIECE, shared};
 use crate::operator::aggregate::{Components, Entry};
 use crate::{AggregateMap, Execute, Shape};
 
-/// Rows of cells that a thread takes at a time.
+/// The rows of cells that a thread takes at a time.
 const ROWS: usize = 64;
 
 /// The connected components of a matrix as [`Diffusion::components`] returns them, if they were given or have been found. Copies of the
@@ -24,7 +24,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Returns what was given alone, for arrays whose numbers may have changed since.
+    /// Returns only the components that the caller gave, for arrays whose numbers may have changed since.
     pub(super) fn given(&self) -> Self {
         Self { given: self.given.clone(), found: Arc::default() }
     }
@@ -75,7 +75,7 @@ impl Diffusion {
         self.components.known()
     }
 
-    /// Returns the connected components, or nothing where all cells form one component with a shift. They are searched for once, by
+    /// Returns the connected components, or nothing if all cells form one component with a shift. They are searched for once, by
     /// this matrix or a copy of it.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
         self.components.or_find(|| self.find_components(execute))
@@ -110,8 +110,8 @@ impl Diffusion {
         self.components.or_find(search)
     }
 
-    /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of
-    /// this matrix, whose coefficients are those of cells on the host, without a shift. Where all are kept, arrays are shared.
+    /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of this matrix, whose
+    /// coefficients must be those of cells, on the host, without a shift. If all are kept, arrays are shared.
     #[doc(hidden)]
     #[must_use]
     pub fn restricted(&self, components: &AggregateMap, kept: &[bool], execute: &impl Execute) -> Self {
@@ -167,8 +167,8 @@ impl Diffusion {
         self.for_each_shift_of_row(row, |cell, _| tied[cell - first] = true);
     }
 
-    /// Returns the connected bodies of one material: neighbours belong together where their half transmissibilities
-    /// differ by less than a factor of ten; where only faces are stored, where theirs is more than a tenth of either cell's largest.
+    /// Returns the connected bodies of one material: neighbours belong to one body if their half transmissibilities differ by less than a factor of ten or,
+    /// if only faces are stored, if the transmissibility of their face is more than a tenth of either cell's largest.
     pub fn bodies(&self, execute: &impl Execute) -> AggregateMap {
         /// Coefficients within this factor are one material.
         const ONE_MATERIAL: f64 = 10.0;
@@ -226,8 +226,8 @@ impl Diffusion {
 
 /// Finds the sets of a grid's cells that are connected by open faces, and numbers them in the order of their first cells.
 ///
-/// For row j + ny k `cells` sets whether each cell belongs to any set, and `faces` whether its upper face in a direction is open: 1 or 0. The last cell of a
-/// periodic direction has the first one above it.
+/// For row j + ny k `cells` sets whether each cell belongs to any set, and `faces` whether its upper face in a direction is open: 1 or 0. The upper
+/// neighbour of the last cell of a periodic direction is the first one.
 pub(crate) fn connected(
     execute: &impl Execute,
     shape: Shape,
@@ -263,7 +263,7 @@ pub(crate) fn connected(
     AggregateMap::of_runs(shape, Arc::new(runs), ids.into(), count)
 }
 
-/// Makes the components of a matrix from its connected sets of active cells, or nothing where all cells are in components with a shift. `find` sets
+/// Makes the components of a matrix from its connected sets of active cells, or nothing if all cells are in components with a shift. `find` sets
 /// which cells of row j + ny k have a shift.
 fn components_of(
     execute: &impl Execute,
@@ -329,7 +329,7 @@ mod tests {
         ids
     }
 
-    /// The components that a restricted matrix knows are those that a search finds.
+    /// Checks that the known components of a restricted matrix are those that a search finds.
     #[test]
     fn parts_know_their_components() {
         for (n, shape) in [Shape::new(7, 5, 6), Shape::new(1, 9, 4), Shape::new(12, 11, 1)].into_iter().enumerate() {
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// A solver that is made or updated looks at arrays on a GPU again, whose numbers may be others.
+    /// Checks that a solver that is made or updated measures arrays on a GPU again, whose numbers may have changed.
     #[test]
     fn what_was_found_in_arrays_on_a_gpu_is_not_kept() {
         let shape = Shape::new(3, 2, 1);

@@ -1,8 +1,8 @@
-//! Directions that cross: the strongest couplings are along one in some cells, along another in others, as where widths grow in both.
+//! Directions that cross: the strongest couplings are along one in some cells, along another in others, as on grids whose widths grow in both.
 //!
-//! Multigrid halves a direction everywhere or nowhere, and relaxes lines along z alone, so that an error that is smooth along one direction
-//! here and along the other there is reduced by neither. Where z crosses x or y, lines in z on all grids, and the other direction halved,
-//! reduce it (Schaffer, SIAM J. Sci. Comput. 20, 1998). Where x and y of a plane cross, it is solved upright, so that y is z.
+//! Multigrid halves a direction everywhere or nowhere, and relaxes lines along z alone, so that it does not reduce an error that is smooth
+//! along one direction in some places and along the other elsewhere. If z crosses x or y, lines in z on all grids, and the other direction
+//! halved, reduce it (Schaffer, SIAM J. Sci. Comput. 20, 1998). If x and y of a plane cross, it is solved upright, so that y is z.
 
 use super::turns::Turns;
 use crate::layout::Shape;
@@ -12,11 +12,11 @@ use crate::policy::direct::CROSSING;
 /// otherwise 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Crossing {
-    /// Of x and y.
+    /// The factor by which x and y cross.
     pub xy: f64,
-    /// Of x and z.
+    /// The factor by which x and z cross.
     pub xz: f64,
-    /// Of y and z.
+    /// The factor by which y and z cross.
     pub yz: f64,
 }
 
@@ -27,7 +27,7 @@ impl Crossing {
     /// Returns the factor of a pair, whose couplings have ratios from `least` to `most`: the geometric mean of the factors by which one exceeds
     /// the other and is exceeded, if both are large. Widths that grow in one direction alone make one of them much larger than the other.
     pub(crate) fn factor(least: f64, most: f64) -> f64 {
-        /// Smaller ones are those of a grid whose couplings are alike in places.
+        /// The smallest factor that counts: grids without crossing reach smaller ones in places.
         const LEAST: f64 = 4.0;
         if most.min(1.0 / least) < LEAST { 0.0 } else { (most / least).sqrt() }
     }
@@ -50,10 +50,10 @@ impl Crossing {
         self.most() >= CROSSING
     }
 
-    /// Returns whether coarser grids halve z beside other directions: unless it crosses one of them by far, and by much more than these cross
-    /// each other, which lines in z do not help. Where z is periodic, coarse grids do not solve lines exactly.
+    /// Returns whether coarser grids halve z in addition to other directions: unless z crosses one of them by far, and by much more than these
+    /// cross each other, which lines in z do not solve. If z is periodic, coarse grids do not solve lines exactly.
     pub(crate) fn halves_lines(self, shape: Shape, periodic: [bool; 3]) -> bool {
-        /// In space an iteration takes a third to two thirds longer with lines kept whole.
+        /// The factor above which lines are kept whole; in space this makes an iteration a third to two thirds longer.
         const FAR: f64 = 1e3;
         const MUCH_MORE: f64 = 100.0;
         let most = self.xz.max(self.yz);

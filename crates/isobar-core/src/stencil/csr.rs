@@ -15,7 +15,7 @@ impl Csr {
     /// Makes a matrix of the three arrays.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Invalid`] where they do not describe a matrix: row starts that descend or do not end at the
+    /// [`Error::Shape`] or [`Error::Invalid`] if they do not describe a matrix: row starts that descend or do not end at the
     /// number of entries, columns out of range or out of order, values that are not finite.
     pub fn new(columns: usize, row_starts: Vec<usize>, column_indices: Vec<u32>, values: Vec<f64>) -> Result<Self> {
         if u32::try_from(columns).is_err() {

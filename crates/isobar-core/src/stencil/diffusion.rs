@@ -26,9 +26,9 @@ pub enum Side {
 /// The source of the transmissibilities of faces. Arrays have shape (nz, ny, nx), C order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Coefficients {
-    /// One coefficient a cell and direction: h = factor · field is the transmissibility from the cell's
-    /// centre to its face, 2κA/d with A the face and d the cell's width. A face between cells a and b has
-    /// the harmonic mean T = h_a h_b / (h_a + h_b), computed wherever it is needed.
+    /// One coefficient for each cell and direction: h = factor · field is the transmissibility from the cell's centre to its face, 2κA/d
+    /// with A the face and d the cell's width. A face between cells a and b has the harmonic mean T = h_a h_b / (h_a + h_b), computed
+    /// wherever it is needed.
     Cells {
         /// The fields, one to three; directions may share one.
         fields: Vec<Arc<[f64]>>,
@@ -42,11 +42,11 @@ pub enum Coefficients {
         fields: Vec<DeviceArray>,
         /// The number of its field, and the factor, for each direction.
         axes: [(usize, f64); 3],
-        /// s without the Dirichlet sides, where it is not zero.
+        /// The shift s without the Dirichlet sides, if not zero.
         shift: Option<DeviceArray>,
     },
-    /// The transmissibilities: entry n of direction d belongs to the face between cell n and its upper neighbour in d (the
-    /// first cell, where d is periodic), and is 0 where there is none.
+    /// The transmissibilities: entry n of direction d belongs to the face between cell n and its upper neighbour in d (the first cell, if d
+    /// is periodic), and is 0 if there is none.
     Faces(
         /// Transmissibilities by direction.
         [Arc<[f64]>; 3],
@@ -66,24 +66,24 @@ pub struct Diffusion {
     pub(super) coefficients: Coefficients,
     /// The spreads of the fields of [`Coefficients::Cells`], and of those of [`Coefficients::DeviceCells`] where they are known.
     pub(super) spreads: Box<[Spread]>,
-    /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
+    /// The shift s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
     pub(super) known_shift: Arc<KnownShift>,
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     pub(super) components: Found,
-    /// [`Diffusion::crossing`] of [`Coefficients::DeviceCells`], as far as it is known.
+    /// The result of [`Diffusion::crossing`] for [`Coefficients::DeviceCells`], if known.
     pub(super) known_crossing: Option<Box<Crossing>>,
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
-    /// The cells of [`Coefficients::Faces`] that were said to be active but have no conductance and no shift, in the caller's order.
+    /// The cells of [`Coefficients::Faces`] that a mask declares active but that have no conductance and no shift, in the caller's order.
     pub(super) isolated: Arc<Vec<[usize; 3]>>,
 }
 
-/// The number of each cell, for what is decided on the host.
+/// The number of each cell, for decisions on the host.
 pub(super) type Known = Arc<dyn Fn(usize) -> f64 + Send + Sync>;
-/// The owner of the arrays of [`Coefficients::DeviceCells`], who lives as long as a stencil that refers to them.
+/// The owner of the arrays of [`Coefficients::DeviceCells`], which lives as long as a stencil that refers to them.
 type Owner = Arc<dyn Any + Send + Sync>;
 
 /// An object that a stencil carries, and that does not make it another stencil.
@@ -257,7 +257,7 @@ impl Diffusion {
         Ok(self)
     }
 
-    /// Sets what is known of the shift on a GPU: a negative one has a direct solve alone, and a sum allows that without a copy on the host.
+    /// Sets the known properties of the shift on a GPU: a negative one needs a direct solve, which sums allow without a copy on the host.
     ///
     /// # Errors
     /// [`Error::Shape`] for other numbers of cells.
@@ -271,7 +271,7 @@ impl Diffusion {
         Ok(self)
     }
 
-    /// Sets what is known of [`Diffusion::crossing`], for coefficients on a GPU.
+    /// Sets the known [`Diffusion::crossing`] of coefficients on a GPU.
     #[must_use]
     pub fn with_known_crossing(self, crossing: Crossing) -> Self {
         Self { known_crossing: Some(Box::new(crossing)), ..self }
@@ -293,7 +293,7 @@ impl Diffusion {
         Self { known: Carried(Some(field)), ..self }
     }
 
-    /// Takes over the owner of arrays on a GPU, and what is known of cells, from the stencil whose copies this one has.
+    /// Takes over the owner of arrays on a GPU, and the known numbers of cells, from the stencil of which this one holds copies.
     pub(super) fn on_copies_of(self, once: &Self) -> Self {
         let (around, Shape { nx, ny, .. }) = (self.shape, once.shape);
         let on_copies = |known: Known| -> Known {
@@ -334,7 +334,7 @@ impl Diffusion {
         self.shift.as_deref()
     }
 
-    /// Returns s without the Dirichlet sides in a cell, as far as the host knows it.
+    /// Returns s without the Dirichlet sides in a cell, if the host knows it.
     #[inline(always)]
     pub(super) fn own_shift(&self, at: [usize; 3]) -> f64 {
         match (&self.shift, &self.known_shift.sums) {
@@ -402,8 +402,7 @@ impl Diffusion {
         if rows == Slab::whole(self.shape) { Ok(()) } else { self.require_host() }
     }
 
-    /// Returns the number of coefficient vectors that a row is made of: the fields of directions with more than one cell, or
-    /// their faces, and the shift.
+    /// Returns the number of coefficient vectors of a row: the fields of directions with more than one cell, or their faces, and the shift.
     pub fn coefficient_vectors(&self) -> f64 {
         let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.shape.extents()[axis as usize] > 1).collect();
         let fields = |count: usize, axes: &[(usize, f64); 3]| {

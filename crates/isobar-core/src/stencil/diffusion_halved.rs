@@ -212,7 +212,7 @@ mod tests {
         Diffusion::of_field(shape, vec![2.0; shape.cells()], factors, None, [[Side::Fixed; 2]; 3]).unwrap()
     }
 
-    /// With constant κ coarse couplings are those of the wider cells, 2κA/d.
+    /// Checks that constant κ gives the coarse couplings of the wider cells, 2κA/d.
     #[test]
     fn constant_coefficients_stay_constant() {
         let widths = [0.5, 1.0, 0.7];
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// With constant κ coarse faces are those of the wider cells, at sides too, and the shift keeps its sum.
+    /// Checks that constant κ gives the coarse faces of the wider cells, at sides too, and that the shift keeps its sum.
     #[test]
     fn faces_of_constant_coefficients_stay_constant() {
         let sides = [[Side::Fixed; 2], [Side::Fixed, Side::Closed], [Side::Periodic; 2]];
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The fine faces between two coarse cells add up, whatever lies inside.
+    /// Checks that the fine faces between two coarse cells add up, whatever lies inside.
     #[test]
     fn faces_add_up() {
         let shape = Shape::new(4, 2, 2);

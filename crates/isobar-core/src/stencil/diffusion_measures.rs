@@ -29,7 +29,7 @@ impl Diffusion {
         }
     }
 
-    /// Returns a bound of the sums of a row's couplings, of the diagonal too but without s, as far as the largest coefficients are known; else 0.
+    /// Returns a bound of the sums of a row's couplings, and of the diagonal without s, if the largest coefficients are known; else 0.
     pub(crate) fn largest_row(&self) -> f64 {
         let (Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. }) = self.coefficients() else {
             return 0.0;
@@ -49,9 +49,9 @@ impl Diffusion {
         stiffness_of(strengths.map(|(strength, _)| strength))
     }
 
-    /// Returns the directions that cross: of coefficients on the host by a few thousand cells, those at the corners among them; of those on a
-    /// GPU as far as it is known. Couplings of single cells do not make directions cross, so geometric means of some cells near each other
-    /// count.
+    /// Returns the directions that cross: from a few thousand cells of coefficients on the host, those at the corners among them; for
+    /// coefficients on a GPU the known ones. Couplings of single cells do not make directions cross, so geometric means of some cells near each
+    /// other count.
     pub fn crossing(&self) -> Crossing {
         const NEAR: usize = 8;
         if let Coefficients::DeviceCells { .. } = self.coefficients() {
@@ -93,7 +93,7 @@ impl Diffusion {
         Crossing::of(factors, shape)
     }
 
-    /// Returns the nearest box, where conjugate gradients may be faster with it than with multigrid. `find(most)` finds it, unless it leaves more
+    /// Returns the nearest box, if conjugate gradients may be faster with it than with multigrid. `find(most)` finds it, unless it leaves more
     /// than that spread.
     pub(super) fn box_to_try(&self, find: impl FnOnce(f64) -> Option<Nearest>) -> Option<Trial<Separable>> {
         if !self.has_rows() {
@@ -117,7 +117,7 @@ impl Diffusion {
         self.measured(true)
     }
 
-    /// The measures for a device that may have the hybrid smoother, or not.
+    /// Returns the measures for a device that may have the hybrid smoother, or not.
     fn measured(&self, is_hybrid: bool) -> Option<Measures> {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
         let (stiffness, spreads) = (self.stiffness(), self.spreads());
@@ -154,8 +154,8 @@ impl Diffusion {
         self.spreads().iter().any(|field| field.has_zeros())
     }
 
-    /// Chooses a solver where these options leave that open, by `policy::diffusion`, given the measures of the
-    /// coefficients that `measure` returns, if any. `measure` is called at most once.
+    /// Chooses a solver if these options leave that open, by `policy::diffusion`, given the measures of the coefficients that `measure` returns,
+    /// if any. `measure` is called at most once.
     ///
     /// # Errors
     /// The errors of `measure`.
@@ -175,8 +175,8 @@ impl Diffusion {
         self.choice_by(options, || Ok(self.measured(false)))
     }
 
-    /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother where points alone do not suffice and it takes less
-    /// time than lines alone.
+    /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother if points alone do not suffice and it takes less time than lines
+    /// alone.
     ///
     /// # Errors
     /// None of its own.
@@ -293,7 +293,7 @@ mod tests {
         assert!(noise.xy < 1e3, "{noise:?}");
     }
 
-    /// Without the hybrid smoother fewer ratios of neighbours are looked for, and the choice is the same.
+    /// Checks that fewer ratios of neighbours are measured without the hybrid smoother, and the choice is the same.
     #[test]
     fn ratios_of_neighbours_are_measured_where_they_decide() {
         let shape = Shape::new(12, 8, 4);

@@ -1,4 +1,4 @@
-//! Diffusion as a stencil: what solvers ask of its matrix.
+//! This module implements the stencil's interface for diffusion.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Stencil for Diffusion {
     fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
         let turns =
             orientation.turns(self.shape, self.periodic(), options, || self.crossing().most(), || self.strengths());
-        /// Cells of a row from which on a direct solve takes about the same time in any order.
+        /// The cells of a row above which a direct solve takes about the same time in any order.
         const ROW: usize = 8;
         let Shape { nx, ny, .. } = self.shape;
         let is_for_cycles = |turns: &Turns| {
@@ -99,8 +99,8 @@ impl Stencil for Diffusion {
         turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())
     }
 
-    /// In 18 of 54 random problems with coefficients from 10⁻¹² to 10³ errors were above the estimate, by up to 6000 times; in 1 of 28 from
-    /// 10⁻⁹ on, by half (2026-11-29).
+    /// Returns whether the contrast allows error estimates. Errors were above the estimate in 18 of 54 random problems with coefficients
+    /// from 10⁻¹² to 10³, by up to 6000 times; in 1 of 28 from 10⁻⁹ on, by half (2026-11-29).
     fn has_error_estimates(&self) -> bool {
         self.contrast() <= 1e13
     }
@@ -162,7 +162,7 @@ pub(super) struct DiffusionRows<'a> {
     shift: Option<Box<Shift<'a>>>,
 }
 
-/// s without the Dirichlet sides, by cell.
+/// The function that returns s without the Dirichlet sides, by cell.
 type Shift<'a> = dyn Fn([usize; 3]) -> f64 + Sync + 'a;
 
 impl<'a> DiffusionRows<'a> {
@@ -248,7 +248,7 @@ impl Diffusion {
         let sums = sums.as_ref().map(|sums| turns.of_axes(sums.each_ref()).map(Clone::clone));
         made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.around(turns)));
         made.known_shift = Arc::new(KnownShift { negative: *negative, sums });
-        // Those of the caller's grid are in its shape.
+        // The components of the caller's grid have its shape, not the solver's.
         made.components = Found::default();
         let (once, around) = (self.shape, made.shape);
         made.known = Carried(

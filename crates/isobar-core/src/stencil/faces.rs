@@ -15,7 +15,7 @@ impl TensorProduct {
     ///
     /// T = −d_k α between columns, −|T| b_k between layers, s = |T| a_k − d_k (α_T − Σ α),
     ///
-    /// that is, four numbers a cell; returns nothing for a matrix that is not symmetric.
+    /// that is, four numbers per cell; returns nothing for a matrix that is not symmetric.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for couplings of the wrong sign, naming the cell.
@@ -203,7 +203,7 @@ impl Diffusion {
             Coefficients::Cells { fields, axes } => {
                 let (field, factor) = axes[axis as usize];
                 let h = &fields[field];
-                // Where no product rounds to 0, a face is open between two open cells.
+                // If no product rounds to 0, a face is open between two open cells.
                 let Spread { positive, most, .. } = self.spreads()[field];
                 let is_moderate = [positive, most, factor].iter().all(|value| (1e-100..1e100).contains(value));
                 let is_open = |a: f64, b: f64| {

@@ -1,4 +1,4 @@
-//! The Galerkin levels of diffusion: what a back end supplies, and how they are put together.
+//! The Galerkin levels of diffusion: the interface of a back end, and the hierarchy that it gives.
 
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -16,8 +16,8 @@ pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
     Coarse(&'a Arc<B::Coarse<T>>),
 }
 
-/// A back end that has 27-point operators with their transfers and corrections, and makes the matrices they come from.
-/// Whatever is made of a matrix can get the numbers of another one with the same grid and the same offsets.
+/// A back end that has 27-point operators with their transfers and corrections, and makes the matrices for them. All objects made from a matrix
+/// can be updated with the numbers of another one with the same grid and the same offsets.
 pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// Returns how often the cycles of the first levels of a grid with this many cells visit the next one; those of all others visit it once. On a
     /// processor the third grid and those below it cost little, and three visits to them save a quarter of the iterations; where small grids cost
@@ -26,19 +26,19 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
         let _ = cells;
         &[1, 3]
     }
-    /// Grids of no more cells are solved on exactly, by a dense inverse. The default is that of a processor, where a larger one takes longer than
-    /// the levels that it replaces.
+    /// The number of cells up to which a grid is solved exactly, by a dense inverse. The default is that of a processor, where a larger one takes
+    /// longer than the levels that it replaces.
     const COARSEST_CELLS: usize = 256;
 
     /// A 27-point operator. Lines in z are relaxed all at once by line Jacobi, else in four colours, (i mod 2, j mod 2) = (0, 0),
     /// (1, 0), (0, 1), (1, 1), or in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black.
     type Coarse<T: Real>: LineSmoother<Self, T> + 'static;
-    /// P = P_x P_y P_z and R = Pᵀ.
+    /// The transfer P = P_x P_y P_z, with R = Pᵀ.
     type Interpolation<T: Real>: Transfer<Self, T> + 'static;
     /// The correction of strongly coupled aggregates.
     type BodyCorrection<T: Real>: Correction<Self, T> + 'static;
 
-    /// The matrix of a stencil, whose operator has its coefficients.
+    /// Makes the matrix of a stencil, whose operator has its coefficients.
     fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Self::Matrix>;
 
     /// Puts a matrix on the device: of several ranks each its rows.
@@ -55,21 +55,21 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
         weights: Self::Weights,
     ) -> Result<Arc<Self::Interpolation<T>>>;
 
-    /// Gives them other numbers.
+    /// Replaces the weights of an interpolation.
     fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
-    /// Takes a rank's share of the bodies of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
+    /// Returns a rank's share of the strongly coupled aggregates of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
     ///
     /// # Errors
-    /// The errors of the device; [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide a pair of rows, or x.
+    /// The errors of the device; [`Error::Unsupported`](crate::Error::Unsupported) if ranks divide a pair of rows.
     fn own_bodies(&self, all: Self::Bodies, _grid: Shape) -> Result<Self::Bodies> {
         Ok(all)
     }
 
-    /// Puts bodies on the device.
+    /// Makes the correction by strongly coupled aggregates on the device.
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Self::Bodies) -> Result<Arc<Self::BodyCorrection<T>>>;
 
-    /// Replaces them by others.
+    /// Replaces the aggregates of a correction.
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 
     /// Computes G with A G A = A, see [`coarsest::inverse`](super::galerkin::coarsest::inverse).
@@ -80,15 +80,15 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
 struct Below<B: SupportsGalerkin, T: Real> {
     /// The directions that were halved.
     axes: Vec<Axis>,
-    /// Its matrix.
+    /// The matrix of this level.
     operator: Arc<B::Coarse<T>>,
-    /// From the finer level to this one.
+    /// The transfer between the next finer level and this one.
     transfer: Arc<B::Interpolation<T>>,
-    /// Beside its sweeps.
+    /// The aggregate correction that accompanies the sweeps of this level.
     correction: Arc<B::BodyCorrection<T>>,
 }
 
-/// How far a hierarchy goes.
+/// The end of a hierarchy: its coarsest matrix, if it is solved exactly, and notes.
 struct Descent<B: SupportsGalerkin> {
     /// The last matrix, if it can be solved with exactly.
     coarsest: Option<B::Matrix>,
@@ -96,9 +96,8 @@ struct Descent<B: SupportsGalerkin> {
     notes: Vec<String>,
 }
 
-/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
-/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly. `halves_lines` tells whether z is halved beside
-/// other directions.
+/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are `wanted` with the
+/// finest one, or as lead to a grid that can be solved exactly. `halves_lines` states whether z is halved too.
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
@@ -131,8 +130,8 @@ fn descend<B: SupportsGalerkin>(
     Ok(Descent { coarsest, notes })
 }
 
-/// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly. Every rank
-/// makes the matrices of the whole grid, and has its rows of those that are divided.
+/// Makes the hierarchy of a diffusion stencil: `wanted` levels, or as many as lead to a grid that can be solved exactly. Every rank makes the
+/// matrices of the whole grid, and has its rows of those that are divided.
 pub fn galerkin<B: SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -146,7 +145,7 @@ where
     let halves_lines = stencil.crossing().halves_lines(stencil.shape(), stencil.periodic());
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
-    // Those of a level with this number, the finest one's being 1, where there can be any and it is not the last, which is solved on exactly.
+    // Finds the aggregates of level `level` (1 is the finest), unless it has none, or is the last level, which is solved exactly.
     let bodies = move |on: &B, has_bodies: bool, matrix: &B::Matrix, level: usize| {
         let grid = on.grid(matrix).shape;
         let is_solved = grid.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| level >= wanted);
@@ -162,7 +161,7 @@ where
     let Descent { coarsest, mut notes } =
         descend(backend, matrix, wanted, halves_lines, &mut |axes, weights, matrix| {
             let Grid { shape, periodic: [_, y, _] } = backend.grid(matrix);
-            // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
+            // Neighbours have one colour if a periodic direction has an odd number of rows.
             let is_odd = y && !shape.ny.is_multiple_of(2);
             let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
             let level = coarser.level();
@@ -223,22 +222,22 @@ where
         notes,
         update: Box::new(update),
     };
-    // Where lines are kept whole, more visits save no iteration.
+    // If lines are kept whole, more visits save no iteration.
     Ok(made.visited(if halves_lines { B::visits(stencil.shape().cells()) } else { &[] }))
 }
 
-/// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.
+/// The solver u = G f with a dense matrix G, on aggregates of one cell each, which any back end supports.
 struct DenseSolver<B: AggregateBackend> {
     backend: B,
     cells: B::Aggregates,
     inverse: RwLock<B::AggregateMatrix>,
-    /// f and u of each queue.
+    /// The vectors f and u of each queue.
     vectors: Vec<Mutex<[B::AggregateVector; 2]>>,
     size: usize,
 }
 
 impl<B: AggregateBackend> DenseSolver<B> {
-    /// For a matrix, on vectors of this layout: every cell by itself, in the order of the dense matrix.
+    /// Makes the solver of a matrix, on vectors of this layout: the dense inverse, with one aggregate per cell.
     fn of(backend: &B, matrix: &B::Matrix, layout: &Layout) -> Result<Self>
     where
         B: SupportsGalerkin,
@@ -260,7 +259,7 @@ impl<B: AggregateBackend> DenseSolver<B> {
 
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
-        // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
+        // The vectors are overwritten completely before they are read, so a panic elsewhere does no harm.
         let inverse = read(&self.inverse);
         let mut vectors = lock(&self.vectors[queue::current()]);
         self.backend.multiply_cells(&self.cells, &inverse, &mut vectors, f, u)

@@ -5,14 +5,14 @@
 use super::Axis;
 use crate::layout::Shape;
 
-/// Interpolation and restriction in one direction, by the number of a fine cell.
+/// The interpolation and restriction in one direction, by the number of a fine cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Along {
     /// Whether a coarse cell consists of two fine ones.
     pub is_halved: bool,
-    /// Weight of the coarse cell that contains a cell…
+    /// The weight of the coarse cell that contains a cell…
     pub near: Vec<f64>,
-    /// …and of the one beside that, on the cell's side: linear between centres; 0 where there is none.
+    /// …and of its neighbour on the cell's side: linear between centres; 0 if there is none.
     pub far: Vec<f64>,
     /// (d / d_c)², d the width of a cell and d_c that of the coarse one.
     pub share: Vec<f64>,
@@ -28,7 +28,7 @@ impl Along {
         if self.is_halved { n / 2 } else { n }
     }
 
-    /// Returns the coarse cell beside that, on cell n's side; the containing one where there is none.
+    /// Returns the neighbour of that coarse cell on cell n's side; the containing cell if there is none.
     #[inline(always)]
     pub fn beside(&self, n: usize) -> usize {
         let own = self.part_of(n);
@@ -93,11 +93,11 @@ impl Along {
 /// The condition at an end of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// No flow.
+    /// A side without flow.
     Closed,
     /// A value of zero on the side.
     Fixed,
-    /// The other end is the neighbour.
+    /// A periodic end, whose neighbour is the other end.
     Ring,
 }
 

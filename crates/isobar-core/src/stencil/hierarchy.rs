@@ -8,20 +8,19 @@ use crate::{Backend, Real, Result, Shape};
 /// A function that changes the coefficients of an object made from a stencil.
 pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
 
-/// The levels of multigrid, and what goes between them.
+/// The levels of multigrid and the transfers between them.
 pub struct Hierarchy<B: Backend, S, T: Real> {
-    /// Finest first.
+    /// The levels, the finest first.
     pub levels: Vec<Arc<dyn LineSmoother<B, T>>>,
-    /// From each level to the next coarser one.
+    /// The transfers; entry n is between level n and level n + 1.
     pub transfers: Vec<Arc<dyn Transfer<B, T>>>,
-    /// Beside the sweeps of each level, where there is one.
+    /// The aggregate corrections of the levels, where there are any.
     pub corrections: Vec<Option<Arc<dyn Correction<B, T>>>>,
     /// The solver on the coarsest level, if not sweeps.
     pub coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
-    /// How many of the first levels are relaxed by points though those below are relaxed by lines; none, where all are relaxed
-    /// alike.
+    /// The number of finest levels that the hybrid smoother relaxes by points; 0 if all levels are relaxed alike.
     pub by_points: usize,
-    /// How many cycles of the next coarser level one of each level contains.
+    /// The number of cycles of the next coarser level in a cycle of each level.
     pub visits: Vec<usize>,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -47,7 +46,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
     pub fn visited(mut self, visits: &[usize]) -> Self {
         let wanted = visits.iter().copied().chain(std::iter::repeat(1));
         self.visits.iter_mut().zip(wanted).for_each(|(visits, wanted)| *visits = wanted);
-        // What is solved on exactly needs no second visit.
+        // An exact solve needs no second visit.
         if self.coarsest.is_some()
             && let Some(last) = self.visits.last_mut()
         {
@@ -67,7 +66,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         self
     }
 
-    /// The grids.
+    /// Returns the grids of the levels.
     pub fn shapes(&self) -> Vec<Shape> {
         let below = self.coarsest.iter().flat_map(|solver| solver.shapes());
         self.levels.iter().map(|level| level.layout().shape()).chain(below).collect()

@@ -1,13 +1,13 @@
 //! Stencils are data: the numbers from which a back end computes rows of the matrix.
 //!
 //! * [`TensorProduct`] vertical vectors times horizontal fields (papers A and B),
-//! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
-//! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
-//! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
-//!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
-//! * [`modes`] the two-dimensional problems that a tensor product falls apart into, [`tensor_levels`] its coarser levels and these,
-//! * [`turns`] where a solver's grid is another one: periodic directions of an odd number of cells, and directions in another order,
-//!   which [`orientation`] chooses; [`Crossing`] how much couplings of one direction exceed another's,
+//! * [`Diffusion`] one coefficient per cell, faces by harmonic means (papers C, D and E, reservoirs),
+//! * [`StoredMatrix`] any matrix, every entry stored; [`OwnOperator`] one that a caller applies,
+//! * [`Supports`] a back end's operators of a stencil; [`hierarchy`] its coarser levels; [`galerkin`] those of diffusion; [`point_levels`] those for
+//!   smooth coefficients, on the grids of [`halving`],
+//! * [`modes`] the two-dimensional problems of a tensor product's vertical modes; [`tensor_levels`] the levels of both,
+//! * [`turns`] solver's grids that differ from the caller's: copies of periodic directions with an odd number of cells, and directions in another
+//!   order, which [`orientation`] chooses; [`Crossing`] the factor by which couplings of one direction exceed another's,
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
@@ -77,12 +77,12 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Returns a note for the user where A is singular by construction and nobody looks for its null space.
+    /// Returns a note for the user if A is singular by construction and no solver treats its null space.
     fn singular_note(&self) -> Option<&'static str> {
         None
     }
 
-    /// Fails where an iterative method is known to be wrong for the matrix.
+    /// Fails if an iterative method is known to be wrong for the matrix.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the number that causes it.
@@ -90,22 +90,22 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns whether rounding leaves errors that an estimate from residuals sees.
+    /// Returns whether an estimate from residuals detects the errors of rounding.
     fn has_error_estimates(&self) -> bool {
         true
     }
 
-    /// Returns active cells whose row is 0 though nobody looks for their null space, (i, j, k) in the caller's order.
+    /// Returns active cells whose row is 0 although no solver treats their null space, (i, j, k) in the caller's order.
     fn isolated(&self) -> &[[usize; 3]] {
         &[]
     }
 
-    /// Returns whether no cell is coupled to one beside its line along x, as far as that is known without a device.
+    /// Returns whether no cell is coupled to a cell outside its line along x, if that is known without a device.
     fn has_lines_apart(&self) -> bool {
         false
     }
 
-    /// Chooses a solver for the matrix where these options leave that open.
+    /// Chooses a solver for the matrix if these options leave that open.
     fn choice(&self, options: &SolverOptions) -> Choice;
 
     /// Returns the copies of a solver's grid: more than one where a checkerboard does not fit on a periodic direction.
@@ -138,7 +138,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
-    /// Returns its factors where it is separable and a direct solve is estimated to take less time than iterating.
+    /// Returns its factors if it is separable and a direct solve is estimated to take less time than iterating.
     fn chooses_direct(&self) -> Option<Separable> {
         None
     }
@@ -146,7 +146,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Returns the separable matrix nearest to this one.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// [`Error::Invalid`](crate::Error::Invalid) if no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
@@ -164,7 +164,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         true
     }
 
-    /// Fails where `new` differs in more than coefficients, which [`Supports::update`] cannot change.
+    /// Fails if `new` differs in more than coefficients, which [`Supports::update`] cannot change.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for another grid, [`Error::Invalid`](crate::Error::Invalid) naming any other

@@ -1,4 +1,4 @@
-//! Vertical modes: the directions in which a tensor-product matrix falls apart into two-dimensional problems.
+//! Vertical modes: the directions that decouple a tensor-product matrix into two-dimensional problems.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,20 +14,20 @@ use crate::{Error, Result, eigen};
 pub struct VerticalModes {
     /// μ_m, the smallest first.
     values: Vec<f64>,
-    /// s_m, one after another.
+    /// The vectors s_m, one after another.
     vectors: Vec<f64>,
     layers: usize,
 }
 
 impl VerticalModes {
-    /// All modes of a profile.
+    /// Computes all modes of a profile.
     ///
     /// With V = RᵀR, R upper bidiagonal, μ are the squares of the singular values of R D^−½. Its entries are sums and
     /// quotients of positive numbers, so that the smallest μ is known as well as rounding allows however thin a layer is
     /// ([`eigen::of_factor`]): to ε n μ, not to ε μ_max.
     ///
     /// # Errors
-    /// [`Error::Invalid`] naming the layer where d is not negative or V is not positive semi-definite, and where V is not
+    /// [`Error::Invalid`] with the number of the layer where d is not negative or V is not positive semi-definite, and where V is not
     /// symmetric.
     pub fn new(profile: &VerticalProfile) -> Result<Self> {
         let layers = profile.len();
@@ -46,7 +46,7 @@ impl VerticalModes {
         let (mut diagonal, mut above) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         let mut excess_over_pivot = 0.0;
         for k in 0..layers {
-            // As in elimination, with a row's sum carried along: V_kk is a − b − c.
+            // Elimination carries a row's sum along: V_kk is a − b − c.
             let excess = a[k] - c[k] * excess_over_pivot;
             let pivot = excess - b[k];
             if !(pivot > 0.0 || (pivot == 0.0 && b[k] == 0.0)) {
@@ -75,7 +75,7 @@ impl VerticalModes {
         &self.values
     }
 
-    /// s_m, one number a layer.
+    /// Returns s_m, one number per layer.
     pub fn vector(&self, m: usize) -> &[f64] {
         &self.vectors[m * self.layers..][..self.layers]
     }
@@ -85,12 +85,12 @@ impl VerticalModes {
         self.layers
     }
 
-    /// How many modes there are.
+    /// Returns the number of modes.
     pub fn count(&self) -> usize {
         self.values.len()
     }
 
-    /// Some of the modes alone, as many of these as there are.
+    /// Returns some of the modes.
     #[must_use]
     pub fn only(&self, which: Range<usize>) -> Self {
         let Range { start, end } = which.start.min(self.count())..which.end.min(self.count());
@@ -99,7 +99,7 @@ impl VerticalModes {
     }
 }
 
-/// Vertical modes, kept by all copies of a matrix once one of them has needed them. No part of what a matrix is.
+/// The vertical modes, computed once and shared by all copies of a matrix. They do not count when matrices are compared.
 #[derive(Clone, Default)]
 pub(super) struct KeptModes(pub(super) Arc<OnceLock<Arc<VerticalModes>>>);
 

@@ -1,8 +1,8 @@
-//! The order in which the solvers of a device have a grid's directions. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross" and
-//! "The order of directions".
+//! The order of a grid's directions in the solvers of a device. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross" and "The order of
+//! directions".
 //!
-//! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
-//! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
+//! A plane is stored as its device solves it fastest, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
+//! and which a plane needs whose couplings are stronger in x in some places and in y in others; or flat, nx × ny × 1. The numbers in memory are the same.
 //!
 //! Rows, along x, are contiguous in memory, and lines, along z, are solved one after the other: long rows and short lines take the least time,
 //! and iterations are few where the strongest couplings are along lines. Directions change places where that saves much time; coefficients and callers' arrays are then copied in another order.
@@ -12,18 +12,18 @@ use crate::Shape;
 use crate::options::{Method, Smoother, SolverOptions};
 use crate::policy::direct::CROSSING;
 
-/// What decides the order of directions on a device.
+/// The rules for the order of directions on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Orientation {
-    /// The factor by which directions cross from which planes are upright.
+    /// The factor by which directions must cross for planes to be upright.
     pub upright_from: f64,
-    /// Whether other planes are flat. Otherwise those with one cell in x or y are upright.
+    /// Whether other planes are flat; otherwise those with one cell in x or y are upright.
     pub are_flat: bool,
-    /// The time that a row takes beside its cells, in units of that of a cell in a long row and a short line.
+    /// The time that a row takes in addition to its cells, in units of that of a cell in a long row and a short line.
     pub row: f64,
-    /// The time that one colour of the rows above each other takes beside them.
+    /// The additional time of one colour of the rows above each other.
     pub half_plane: f64,
-    /// The time that a layer of lines across y takes beside them, in units of that of one, as few can be shared by several threads.
+    /// The additional time of a layer of lines across y, in units of that of one, as few can be shared by several threads.
     pub plane: f64,
     /// The part by which each cell of a line lengthens the time of all.
     pub line: f64,
@@ -33,13 +33,13 @@ pub struct Orientation {
     pub most_rows: usize,
     /// Whether incomplete factorisations gain by long rows as well.
     pub has_rows_of_factors: bool,
-    /// The time of a solve whose strongest couplings are not along z, where lines solve them, over that where they are; at most 1 where that is not known.
+    /// The time of a solve whose strongest couplings are not along z, where lines solve them, over that where they are; at most 1 if that is not known.
     pub strong_lines: f64,
 }
 
 impl Orientation {
     /// Returns the order in which a solver with these options has a grid's directions, which cross by `crossing()` and whose mean couplings are
-    /// `strengths()`; nothing where it is the caller's.
+    /// `strengths()`; nothing if it is the caller's.
     pub(crate) fn turns(
         self,
         shape: Shape,
@@ -48,7 +48,7 @@ impl Orientation {
         crossing: impl FnOnce() -> f64,
         strengths: impl FnOnce() -> [f64; 3],
     ) -> Option<Turns> {
-        /// Where directions of a grid in space cross by more, lines in z may be what makes iterations few.
+        /// The limit of crossing in space: above it, lines in z may be the reason why iterations are few.
         const MOST_CROSSING: f64 = 1e3;
         let is_plane = shape.extents().contains(&1);
         let has_lines = options.may_have_lines();
@@ -103,8 +103,8 @@ impl Orientation {
         Some(self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own))
     }
 
-    /// Returns the order of several in which cells take the least time, where that is much less than in this one; the couplings of one of the
-    /// caller's directions may be much the strongest.
+    /// Returns the order of several in which cells take the least time, if that is much less than in the present one; the couplings of one of the caller's
+    /// directions may be much the strongest.
     fn faster(
         self,
         own: Turns,
@@ -112,7 +112,7 @@ impl Orientation {
         (shape, is_periodic): (Shape, [bool; 3]),
         strongest: Option<usize>,
     ) -> Option<Turns> {
-        /// Fewer cells take little time in any order,
+        /// The number of cells below which any order takes little time,
         const FEW: usize = 30_000;
         /// unless their rows are so short that this much is saved.
         const SAVED: f64 = 5e5;
@@ -133,7 +133,7 @@ impl Orientation {
         (best_time.is_finite() && own >= GAIN * best_time && is_worth_copies).then_some(*best)
     }
 
-    /// Returns the time that a cell takes; infinity where a grid is not supported.
+    /// Returns the time that a cell takes; infinity if a grid is not supported.
     fn time(self, Shape { nx, ny, nz }: Shape) -> f64 {
         /// Lines that threads do not share.
         const NOT_SHARED: f64 = 8.0;
@@ -154,7 +154,7 @@ fn strongest(strengths: [f64; 3], is_periodic: [bool; 3]) -> Option<usize> {
     (is_much && !is_periodic[d]).then_some(d)
 }
 
-/// Returns all orders but the caller's. Of equals the first is taken: the caller's rows become lines, so that neighbours are near each other in
+/// Returns all orders but the caller's. The first of equals is taken: the caller's rows become lines, so that neighbours are near each other in memory.
 /// memory.
 fn others() -> [Turns; 5] {
     [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]].map(Turns::in_order)
@@ -200,11 +200,11 @@ mod tests {
             let crossing = device.turns(Shape::new(2, 90, 400), [false; 3], &options, || 1e4, || [1.0; 3]);
             assert_eq!(crossing, None);
         }
-        // One row, and few cells in rows of one.
+        // A single row, and few cells in several rows.
         assert_eq!(turned(Shape::new(1, 1, 40_000), [false; 3], cpu), Some([40_000, 1, 1]));
         assert_eq!(turned(Shape::new(1, 2000, 1), [false; 3], cpu), Some([2000, 1, 1]));
         assert_eq!(turned(Shape::new(1, 200, 1), [false; 3], cpu), None);
-        // Planes: flat, and upright where a CPU has them so.
+        // Planes: flat, and upright on a CPU.
         let [xy, xz, yz] = [Shape::new(20, 3000, 1), Shape::new(20, 1, 3000), Shape::new(1, 20, 3000)];
         assert_eq!(
             [xy, xz, yz].map(|shape| turned(shape, [false; 3], cpu)),
@@ -212,7 +212,7 @@ mod tests {
         );
         let flat = Orientation { are_flat: true, ..gpu };
         assert_eq!([xy, xz, yz].map(|shape| turned(shape, [false; 3], flat)), [Some([3000, 20, 1]); 3]);
-        // More rows than a GPU has.
+        // More rows than a GPU supports.
         let rows = Shape::new(500, 40_000, 1);
         assert_eq!(turned(rows, [false; 3], flat), Some([40_000, 500, 1]));
         // Lines that are too long for a GPU.

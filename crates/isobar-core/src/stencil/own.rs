@@ -18,8 +18,8 @@ pub trait OwnMatrix: Send + Sync {
     /// Any error ends the solve.
     fn apply(&self, x: &[f64], y: &mut [f64]) -> Result<()>;
 
-    /// Returns the diagonal of A, where it is known; the preconditioner "jacobi" needs it. Entries of 0 belong to
-    /// inactive unknowns.
+    /// Returns the diagonal of A, if it is known; the preconditioner "jacobi" needs it. Entries of 0 belong to inactive
+    /// unknowns.
     fn diagonal(&self) -> Option<Vec<f64>> {
         None
     }
@@ -93,7 +93,7 @@ pub struct HostOperator<B> {
 #[derive(Debug)]
 struct HostState {
     stencil: OwnOperator,
-    /// x and y in C order.
+    /// The arrays x and y in C order.
     arrays: [Vec<f64>; 2],
 }
 

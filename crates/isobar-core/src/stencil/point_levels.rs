@@ -1,5 +1,5 @@
-//! The levels of diffusion whose cells are relaxed each by itself: seven-point operators throughout, on grids halved in all
-//! directions, with coefficients averaged over cells.
+//! The levels of diffusion whose cells are relaxed one by one: seven-point operators throughout, on grids halved in all directions, with
+//! coefficients averaged over cells.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::{Error, Layout, Real, Result, Shape};
 
 /// A back end that has such levels.
 pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
-    /// The transfer between an operator and that of the coarser grid, whose vectors have this layout: R sums the cells that make up a
-    /// coarser one, P is linear between centres (see [`Halving`]).
+    /// Makes the transfer between an operator and that of the coarser grid, whose vectors have this layout: R sums the cells of a coarser
+    /// one, P is linear between centres (see [`Halving`]).
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Self::Operator<T>>,
@@ -21,15 +21,15 @@ pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
         by: &Halving,
     ) -> Result<Arc<dyn Transfer<Self, T>>>;
 
-    /// [`Supports::operator`] of a coarser level, of which nothing is asked but to relax points.
+    /// Makes the [`Supports::operator`] of a coarser level, which is used to relax points only.
     fn point_operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
         self.operator(stencil)
     }
 
-    /// The operator of a stencil on the coarser grid, and that stencil, with as much in it as [`SupportsPoints::rehalve`] needs.
+    /// Makes the operator of a stencil on the coarser grid, and that stencil, with the data that [`SupportsPoints::rehalve`] needs.
     ///
     /// # Errors
-    /// As [`Supports::operator`], and those of [`Diffusion::halved`].
+    /// The errors of [`Supports::operator`], and of [`Diffusion::halved`].
     fn halve<T: Real>(
         &self,
         stencil: &Diffusion,
@@ -52,7 +52,7 @@ pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
     }
 }
 
-/// [`SupportsPoints::halve`] from coefficients of the whole grid, whatever an operator has of them.
+/// Implements [`SupportsPoints::halve`] from coefficients of the whole grid, whatever part of it an operator has.
 fn halve_on_host<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -63,7 +63,7 @@ fn halve_on_host<B: SupportsPoints, T: Real>(
     Ok((coarse, operator))
 }
 
-/// [`SupportsPoints::rehalve`] in the same way.
+/// Implements [`SupportsPoints::rehalve`] in the same way.
 fn rehalve_on_host<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -78,10 +78,10 @@ fn rehalve_on_host<B: SupportsPoints, T: Real>(
 /// Cells of a grid that a few sweeps do not solve on.
 const TOO_MANY: usize = 8;
 
-/// The hierarchy of a stencil for a smoother.
+/// Makes the hierarchy of a stencil for a smoother.
 ///
 /// # Errors
-/// As [`Supports::operator`], [`Diffusion::halved`], [`LevelBackend::coarser`] and [`galerkin`]; [`Error::Unsupported`] for a grid
+/// The errors of [`Supports::operator`], [`Diffusion::halved`], [`LevelBackend::coarser`] and [`galerkin`]; [`Error::Unsupported`] for a grid
 /// that is not halved.
 pub fn levels_for<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
@@ -100,7 +100,7 @@ where
     }
 }
 
-/// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
+/// Makes the hierarchy of a stencil: `wanted` levels, or as many as lead to a single cell.
 fn by_points<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -145,11 +145,11 @@ where
     Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
-/// The hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has
-/// the faces of [`Diffusion::halved_by_faces`], and the Galerkin levels of these. `wanted` levels in all, two at least.
+/// Makes the hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has the
+/// faces of [`Diffusion::halved_by_faces`], and the Galerkin levels of these follow. There are `wanted` levels in total, at least two.
 ///
 /// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved.
+/// The errors of [`Supports::operator`], and of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved.
 fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -184,10 +184,10 @@ where
     Ok(made.visited(B::visits(stencil.shape().cells())))
 }
 
-/// How the finest grid of points above lines is halved.
+/// Returns how the finest grid of the hybrid smoother is halved.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a grid that is not.
+/// [`Error::Unsupported`] for a grid that cannot be halved.
 pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
     steps(stencil, Some(2))?.into_iter().next().ok_or_else(|| {
         let rings = stencil.ends().into_iter().zip(stencil.shape().extents()).zip(["x", "y", "z"]);
@@ -204,10 +204,10 @@ pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
     })
 }
 
-/// How a stencil's grid is halved: into `wanted` levels, or to a single cell.
+/// Returns the coarsenings of a stencil's grid: `wanted` levels, or as many as lead to a single cell.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for rings whose cells do not alternate in colour.
+/// [`Error::Unsupported`] for periodic directions with an odd number of cells, which do not alternate in colour.
 pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>> {
     let shape = stencil.shape();
     let is_odd = |&(ends, n): &([End; 2], usize)| ends[0] == End::Ring && n > 1 && n % 2 == 1;
@@ -220,7 +220,7 @@ pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>>
     Ok(halvings(shape, stencil.ends(), stencil.strengths(), wanted))
 }
 
-/// A note for the user on levels that end with many cells.
+/// Returns a note for the user if coarsening ends at a grid with many cells.
 fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
     let last = steps.last().map_or(shape, |by| by.coarse);
     (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
@@ -228,7 +228,7 @@ fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<
     })
 }
 
-/// Whether a stencil's grid can be halved, and that ends with so few cells that sweeps solve on them.
+/// Returns whether coarsening ends at a grid that is small enough for sweeps to solve on it.
 pub fn ends_small(stencil: &Diffusion) -> bool {
     steps(stencil, None)
         .is_ok_and(|steps| steps.last().map_or(Stencil::shape(stencil), |by| by.coarse).cells() <= TOO_MANY)

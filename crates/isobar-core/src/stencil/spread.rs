@@ -7,11 +7,11 @@ use crate::layout::Shape;
 /// The smallest, the smallest positive and the largest of numbers that are finite and not negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Infinity where there are no numbers.
+    /// The smallest number; infinity if there are none.
     pub least: f64,
-    /// The smallest positive number; infinite where there is none.
+    /// The smallest positive number; infinite if there is none.
     pub positive: f64,
-    /// 0 where there are no numbers.
+    /// 0 if there are no numbers.
     pub most: f64,
 }
 
@@ -94,7 +94,7 @@ impl Spread {
         wrong.map_or(Ok(found), |n| Err(first + n))
     }
 
-    /// The spread of one number, which is finite and not negative.
+    /// Returns the spread of one number, which is finite and not negative.
     pub const fn of_one(value: f64) -> Self {
         Self { least: value, positive: if value > 0.0 { value } else { f64::INFINITY }, most: value }
     }
@@ -109,7 +109,7 @@ impl Spread {
         }
     }
 
-    /// Returns the largest over the smallest positive number; 1 where there is none.
+    /// Returns the largest over the smallest positive number; 1 if there is none.
     pub fn contrast(self) -> f64 {
         (self.most / self.positive).max(1.0)
     }

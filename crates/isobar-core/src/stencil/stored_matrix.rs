@@ -1,4 +1,4 @@
-//! Any matrix as a stencil.
+//! A stencil for any matrix.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl StoredMatrix {
     /// Takes a matrix.
     ///
     /// # Errors
-    /// [`Error::Shape`] where it has another number of rows or columns than the grid has cells.
+    /// [`Error::Shape`] if it has another number of rows or columns than the grid has cells.
     pub fn new(matrix: Csr, shape: Shape) -> Result<Self> {
         let cells = shape.cells();
         if matrix.rows() != cells || matrix.columns() != cells {

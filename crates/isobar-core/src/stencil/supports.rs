@@ -34,7 +34,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: Operator<Self, T> + 'static;
 
-    /// What decides the order of directions in this device's grids.
+    /// The rules for the order of directions in this device's grids.
     const ORIENTATION: Orientation = Orientation {
         upright_from: 20.0,
         are_flat: false,
@@ -48,13 +48,13 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         strong_lines: 1.6,
     };
 
-    /// Returns what the grid of a solver with these options is, given the stencil's.
+    /// Returns how the grid of a solver with these options differs from the stencil's.
     fn turns(&self, stencil: &S, options: &SolverOptions) -> Turns {
         if self.device().ranks == 1 { stencil.turns_for(options, Self::ORIENTATION) } else { stencil.turns() }
     }
 
-    /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
-    /// it, or knows more of the coefficients, which are the operator's.
+    /// Chooses a solver if these options leave that open: the stencil's own choice, unless this back end does not support it, or has
+    /// measured the operator's coefficients.
     fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
         Ok(stencil.choice(options))
     }
@@ -69,7 +69,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         stencil.nearest_box()
     }
 
-    /// Prepares the parts of a solver with these options, which leave nothing open: a device compiles all its kernels at once.
+    /// Prepares the parts of a solver with these options, which leave nothing open, so that a device compiles all its kernels at once.
     /// Other parts are prepared when they are needed.
     fn prepare(&self, _stencil: &S, _operator: &Arc<Self::Operator<f64>>, _options: &SolverOptions) -> Result<()> {
         Ok(())
@@ -88,12 +88,12 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// Puts a stencil on the device.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if it does not fit; the errors of the device.
     fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
     /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Returns whether a number may
-    /// have changed: if not, everything else that was made of the coefficients is valid still. No vector is allocated, and nothing
-    /// compiled or recorded again.
+    /// have changed: if not, all objects made from the coefficients remain valid. No vector is allocated, and nothing compiled or
+    /// recorded again.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<bool>;
 
     /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.
@@ -124,8 +124,8 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         Ok(None)
     }
 
-    /// The coarser levels of multigrid below an operator for a smoother that is resolved, where there can be any: as many as `wanted`,
-    /// the finest included, or as many as are good. There are none unless a back end says so.
+    /// Returns the coarser levels of multigrid below an operator for a resolved smoother, if there can be any: `wanted` levels, the
+    /// finest included, or as many as are useful. By default there are none.
     fn hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -136,8 +136,8 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         Ok(None)
     }
 
-    /// Returns some vertical modes of a matrix, where it has any: the number in the options, or the cheapest that reaches a
-    /// tolerance. By default there are none.
+    /// Returns some vertical modes of a matrix, if it has any: the number in the options, or the cheapest that reaches a tolerance. By
+    /// default there are none.
     fn modes<T: Real, C: Real>(
         &self,
         _stencil: &S,
@@ -167,7 +167,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     }
 }
 
-/// The levels below an operator that options ask for, whose smoother is resolved; none where the back end has no such levels.
+/// Makes the levels below an operator that options request, whose smoother is resolved; none if the back end has no such levels.
 pub(crate) fn levels<B: Supports<S>, S: Stencil, T: Real>(
     backend: &B,
     stencil: &S,

@@ -1,5 +1,5 @@
-//! The levels of a tensor product, by coarsening on the host, and its vertical modes: what a back end supplies, and how they are put
-//! together.
+//! The levels of a tensor product, by coarsening on the host, and its vertical modes: the interface of a back end, and the hierarchy
+//! that it gives.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::{Backend, Layout, Real, Result, Shape};
 
 /// Some vertical modes of a matrix on a device. The modes have a precision of their own.
 pub struct Modes<B: Backend, S, T: Real, C: Real> {
-    /// Between the grid and the modes.
+    /// The transfer between the grid and its vertical modes.
     pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
-    /// The two-dimensional problems, a layer each, and the levels of multigrid for them. What updates these updates the
-    /// transfer too, given the coefficients of the whole matrix.
+    /// The two-dimensional problems, a layer each, and the levels of multigrid for them. Their update updates the transfer too, given
+    /// the coefficients of the whole matrix.
     pub problems: Hierarchy<B, S, C>,
-    /// How many there are, and what an iteration does.
+    /// The number of modes, sweeps and cycles of an iteration.
     pub plan: Plan,
 }
 
 /// A back end that goes between the grids of a tensor product, and between a grid and its vertical modes.
 pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
-    /// The transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank. It does
-    /// not depend on coefficients.
+    /// Makes the transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank.
+    /// It does not depend on coefficients.
     fn transfer<T: Real>(
         &self,
         fine: &Arc<Self::Operator<T>>,
@@ -32,15 +32,15 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
         own: &Layout,
     ) -> Result<Arc<dyn Transfer<Self, T>>>;
 
-    /// The transfer between the operator of a grid and some of its modes.
+    /// Makes the transfer between the operator of a grid and some of its modes.
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<Self::Operator<T>>,
         modes: &VerticalModes,
     ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
 
-    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other, made of those for any, whose
-    /// operators are known.
+    /// Makes the levels of multigrid for the problems of modes, whose layers are not coupled to each other, from levels for any layers
+    /// with known operators.
     fn levels_of_modes<C: Real>(
         &self,
         levels: Hierarchy<Self, TensorProduct, C>,
@@ -51,7 +51,8 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
     }
 }
 
-/// The coarser versions of a matrix, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
+/// Returns the coarser versions of a matrix, finest first: with the matrix `wanted` levels, or the default number, or as many as there
+/// can be.
 fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iterator<Item = TensorProduct> + use<> {
     let coarser = std::iter::successors(stencil.coarsened(), TensorProduct::coarsened);
     coarser.take(wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS).saturating_sub(1))
@@ -60,7 +61,7 @@ fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iter
 /// A hierarchy and its operators.
 type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<TensorProduct>>::Operator<T>>>);
 
-/// The hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
+/// Makes the hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
 pub fn by_coarsening<B: SupportsTransfers, T: Real>(
     backend: &B,
     stencil: &TensorProduct,
@@ -95,11 +96,11 @@ where
     Ok((Hierarchy::plain(levels, transfers, notes, Box::new(update)), operators))
 }
 
-/// The two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
-/// of all modes wants. What updates them is given the coefficients of the whole matrix.
+/// Makes the two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
+/// of all modes needs. Their update takes the coefficients of the whole matrix.
 ///
 /// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`].
+/// The errors of [`VerticalModes::new`]; those of [`Supports::operator`].
 fn problems_of_modes<B, C>(
     backend: &B,
     stencil: &TensorProduct,
@@ -126,10 +127,10 @@ where
     Ok(problems)
 }
 
-/// So many modes of a tensor-product matrix, and of their problems those that this rank solves.
+/// Makes the planned modes of a tensor-product matrix; a rank gets the two-dimensional problems that it solves.
 ///
 /// # Errors
-/// As [`VerticalModes::new`] and [`LevelBackend::own_modes`]; as [`Supports::operator`].
+/// The errors of [`VerticalModes::new`] and [`LevelBackend::own_modes`]; those of [`Supports::operator`].
 pub fn by_modes<B, T, C>(
     backend: &B,
     stencil: &TensorProduct,

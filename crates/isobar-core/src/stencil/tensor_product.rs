@@ -24,7 +24,7 @@ pub struct TensorProduct {
     grid: Option<GridOptions>,
     /// Whether no layer is coupled to another, for any coefficients.
     layers_apart: bool,
-    /// Its vertical modes, once computed.
+    /// The vertical modes, once computed.
     pub(super) modes: KeptModes,
 }
 
@@ -48,7 +48,7 @@ impl TensorProduct {
     /// Makes an operator of its factors.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a diagonal block cannot be factorised (a column's tridiagonal matrix
+    /// [`Error::Invalid`] if a diagonal block cannot be factorised (a column's tridiagonal matrix
     /// must keep positive pivots for line relaxation).
     pub fn new(vertical: VerticalProfile, horizontal: HorizontalField) -> Result<Self> {
         Self::with_grid(vertical, horizontal, None)
@@ -100,7 +100,7 @@ impl TensorProduct {
     /// operator is then no longer symmetric: solve with BiCGStab or multigrid.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for operators that were not made from a grid; [`Error::Invalid`] where
+    /// [`Error::Unsupported`] for operators that were not made from a grid; [`Error::Invalid`] if
     /// ξ is not finite or so large that a column's pivots turn negative.
     pub fn with_advection(
         mut self,
@@ -254,9 +254,9 @@ impl TensorProduct {
 }
 
 impl TensorProduct {
-    /// The operator on half as many columns each way, rounded up, with the same vertical factors: discretised anew where
-    /// the grid is known and both sizes are even, else from the fine factors. `None` for one column, and where the one that is left would be
-    /// singular: without mass and tied to nothing, its diagonal is the rounding of what it is a difference of.
+    /// Makes the operator on half as many columns each way, rounded up, with the same vertical factors: discretised again if the grid is
+    /// known and both sizes are even, else from the fine factors. Returns `None` for one column, and if the remaining one would be singular:
+    /// without mass and without couplings, its diagonal would be the rounding of a difference.
     pub fn coarsened(&self) -> Option<Self> {
         let shape = self.shape.halved()?;
         let is_even = self.shape.nx.is_multiple_of(2) && self.shape.ny.is_multiple_of(2);
@@ -276,10 +276,10 @@ impl TensorProduct {
 }
 
 impl TensorProduct {
-    /// Its vertical modes, or those of the symmetric part of its vertical operator. They are computed once.
+    /// Returns the vertical modes, or those of the symmetric part of the vertical operator. They are computed once.
     ///
     /// # Errors
-    /// As [`VerticalModes::new`].
+    /// The errors of [`VerticalModes::new`].
     pub fn modes(&self) -> Result<Arc<VerticalModes>> {
         if let Some(modes) = self.modes.0.get() {
             return Ok(Arc::clone(modes));
@@ -299,23 +299,23 @@ impl TensorProduct {
         VerticalModes::new(&VerticalProfile::new(a.clone(), above, below, d.clone())?)
     }
 
-    /// The two-dimensional problems of some modes, one a layer: μ_m |T| + L_h.
+    /// Makes the two-dimensional problems of some modes, one per layer: μ_m |T| + L_h.
     ///
     /// # Errors
-    /// As [`TensorProduct::new`].
+    /// The errors of [`TensorProduct::new`].
     pub fn of_modes(&self, modes: &VerticalModes) -> Result<Self> {
         self.with_layers_apart(modes.values().to_vec(), vec![-1.0; modes.count()])
     }
 
-    /// The number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
+    /// Returns the number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters
+    /// them.
     pub(super) fn levels_of_modes(&self, mu: f64) -> usize {
         let largest = (self.largest_ratio() / mu).max(1.0);
         let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
         1 + largest.log(4.0).min(columns.log2()).ceil() as usize
     }
 
-    /// By how much a sweep of line relaxation of one colour after the other reduces what a mode contributes to the
-    /// residual, at least: max (α_T/(α_T + μ |T|))² over the columns.
+    /// Returns an upper bound for the convergence factor of a red–black line sweep for mode μ, max (α_T/(α_T + μ |T|))² over the columns.
     pub fn rate_of_lines(&self, mu: f64) -> f64 {
         let ratio = self.largest_ratio();
         (ratio / (ratio + mu)).powi(2)

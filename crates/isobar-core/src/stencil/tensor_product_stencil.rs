@@ -1,4 +1,4 @@
-//! A tensor product as a stencil: what solvers ask of its matrix.
+//! This module implements the stencil's interface for tensor products.
 
 use super::{Stencil, TensorProduct};
 use crate::direct::{Separable, SeparableRows, looks_separable, nearest, separate};
@@ -23,12 +23,13 @@ impl Stencil for TensorProduct {
         self.shape
     }
 
-    /// Conjugate gradients need this.
+    /// Returns whether couplings are equal both ways, which conjugate gradients need.
     fn is_symmetric(&self) -> bool {
         self.vertical().is_symmetric() && self.horizontal().is_symmetric()
     }
 
-    /// With a ≥ 0 ≥ b, d no row's sum is negative, since a field's couplings are at most their total.
+    /// Returns whether A is symmetric with a ≥ 0 ≥ b, d: no row's sum is then negative, since a field's couplings are
+    /// at most their total.
     fn is_definite(&self) -> bool {
         let (vertical, horizontal) = (self.vertical(), self.horizontal());
         let is_vertical =
@@ -83,7 +84,7 @@ impl Stencil for TensorProduct {
     }
 }
 
-/// Returns a column's coupling to sides, the total less the others.
+/// Returns a column's coupling to sides, the total minus the other couplings.
 fn rest(horizontal: &HorizontalField, n: usize) -> f64 {
     let beside = horizontal.west[n] + horizontal.east[n] + horizontal.south[n] + horizontal.north[n];
     let rest = horizontal.total[n] - beside;

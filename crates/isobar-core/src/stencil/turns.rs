@@ -1,10 +1,11 @@
-//! Where a solver's grid is not its caller's: periodic directions of an odd number of cells, and directions in another order.
+//! This module maps arrays of the caller's grid to the solver's grid, which may hold a periodic direction twice or have its directions in another
+//! order.
 //!
-//! With n periodic cells, n odd, a checkerboard does not fit: the first and the last are neighbours of one colour. Two copies of
-//! the direction have 2n cells, on which colours alternate; with the coefficients and the right-hand side repeated on the second
-//! copy, A u = b has the solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
-//! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
-//! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
+//! With n periodic cells, n odd, a checkerboard does not fit: the first and the last are neighbours of one colour. Two copies of the direction have
+//! 2n cells, on which colours alternate. With the coefficients and the right-hand side repeated on the second copy, A u = b has the solution of the n
+//! cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors depend on colours and tiles: a caller
+//! gets the mean of the copies, whose residual is the mean of theirs, and so, relative to b, at most the reported one. A solve takes twice the work
+//! and memory, on any back end; callers' arrays do not change.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Turns {
 
     /// Returns a property of pairs of the solver's directions, given that of the caller's: of x and y, x and z, y and z.
     pub(crate) fn of_pairs<T: Copy>(self, [xy, xz, yz]: [T; 3]) -> [T; 3] {
-        // Of three directions a pair leaves one out.
+        // A pair of directions is named by the third direction, which it does not contain.
         let [x, y, z] = self.of_axes([yz, xz, xy]);
         [z, y, x]
     }
@@ -157,10 +158,10 @@ impl Turns {
         self.y > 1 && layout.divides_ring()
     }
 
-    /// Fails where there is more than one copy.
+    /// Fails if there is more than one copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], naming what is not supported then.
+    /// [`Error::Unsupported`], naming `what`, which copies do not support.
     pub fn require_one(self, what: &str) -> Result<()> {
         if self.count() == 1 {
             return Ok(());
@@ -246,7 +247,7 @@ mod tests {
             assert_eq!((array.shape(), array.period()), (around.shape(), [3, 4]));
             assert_eq!((array.pointer(), array.strides()), (64, field.strides()));
         }
-        // What is known of one copy is known of all.
+        // All copies have the same values, so they are repeated.
         let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: None };
         let known = Diffusion::new(shape, cells, None, sides).unwrap().with_known(Arc::new(|n| n as f64));
         let around = known.around(known.turns()).unwrap();

@@ -1,8 +1,8 @@
 //! Adaptive step lengths by an estimate of the error of a step.
 //!
 //! The matrix K + c M of a step is that of backward Euler for a part of the step. With R the factor of a solve on a mode, R =
-//! 1/(1 + z/2) for Crank–Nicolson and 1/(1 + z) for backward Euler, z = Δt λ, further solves give a result of one order more,
-//! and no other matrix is needed:
+//! 1/(1 + z/2) for Crank–Nicolson and 1/(1 + z) for backward Euler, z = Δt λ, further solves with the same matrix give a
+//! result of one order more:
 //!
 //! ```text
 //! Crank–Nicolson:  2R − 1,  third order: −1/3 + 2R² − ⅔R³,     difference ⅔(1 − R)³ = z³/12 + …
@@ -47,7 +47,7 @@ impl<B: Backend> Control<B> {
 /// Returns the length of a step of at most `wanted`, and whether it leads to the end.
 ///
 /// # Errors
-/// [`Error::Invalid`] where it is too short to ever reach the end.
+/// [`Error::Invalid`] if it is too short to ever reach the end.
 pub(super) fn length(wanted: f64, time: f64, end: f64, tolerance: f64) -> Result<(f64, bool)> {
     if wanted < SHORTEST * end {
         let message = format!(

@@ -45,19 +45,19 @@ impl HeatOptions {
 /// A step that was attempted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its number, from 1.
+    /// The number of the step, from 1.
     pub number: usize,
     /// The time that it leads to.
     pub time: f64,
-    /// Its length.
+    /// The length of the step.
     pub dt: f64,
     /// The estimate of its error, relative to ‖u‖, for adaptive lengths.
     pub error: Option<f64>,
-    /// How often it was rejected with a greater length.
+    /// How often the step was rejected with a greater length.
     pub rejected: usize,
     /// Iterations of all its solves, those of estimates and rejected lengths included.
     pub iterations: usize,
-    /// The outcome of its solve. If that did not converge, the state is the one before the step.
+    /// The outcome of the step's solve. If that did not converge, the state is the one before the step.
     pub outcome: Outcome,
     /// Whether the step was taken, so that the state is the new one.
     pub is_taken: bool,
@@ -79,8 +79,8 @@ pub trait Evolve: Send {
     /// Takes the next step.
     ///
     /// # Errors
-    /// The errors of the device; [`Error::Invalid`](crate::Error::Invalid) where there is none left, or where the state is
-    /// not finite. A solve that does not converge is an outcome.
+    /// The errors of the device; [`Error::Invalid`](crate::Error::Invalid) if no step is left, or if the state is not finite. A solve
+    /// that does not converge is an outcome.
     fn step(&mut self, observer: &mut Observer<'_>) -> Result<Step>;
 
     /// Sets the state, and the previous one where steps extrapolate and it is known, after `steps` steps.
@@ -104,7 +104,7 @@ pub trait Evolve: Send {
     /// Returns ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.
     fn energy(&mut self) -> Result<f64>;
 
-    /// Sets other coefficients, boundary values and sources from the next step on, on the same grid; the state stays. The
+    /// Sets other coefficients, boundary values and sources from the next step on, on the same grid; the state does not change. The
     /// device allocates nothing, unless there was no source before.
     ///
     /// # Errors

@@ -27,9 +27,9 @@ use crate::{Error, Precision, Ratio, Result, Scalar, Source, Target};
 ///
 /// Residuals are those of the system for u' (paper E's A u = b), times a constant.
 ///
-/// Storage besides the solver's: u; the previous state where steps extrapolate; s where there is one; the ones where
-/// they are first guesses; the coefficients of c M where volumes differ; two states for adaptive lengths. A step
-/// allocates no vector. On ranks arrays have a rank's own rows, or the whole grid.
+/// Storage besides the solver's: u; the previous state if steps extrapolate; s if there is one; the ones if they are first guesses; the
+/// coefficients of c M if volumes differ; two states for adaptive lengths. A step allocates no vector. On ranks arrays have a rank's own rows, or
+/// the whole grid.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
@@ -38,7 +38,7 @@ pub struct HeatStepper<B: Supports<Diffusion>> {
     precision: Precision,
     norm: Norm,
     system: System<B, Diffusion>,
-    /// c M, where volumes differ.
+    /// The matrix c M, if volumes differ.
     mass: Option<(Arc<B::Operator<f64>>, Arc<dyn Operator<B, f64>>)>,
     u: B::Vector<f64>,
     before: Option<B::Vector<f64>>,
@@ -72,19 +72,19 @@ const STATE: Scalar = Scalar::new(6);
 const TWO: Scalar = Scalar::new(7);
 const THREE: Scalar = Scalar::new(8);
 
-/// Squared norms between this and its inverse are precise, and so are those of much smaller errors.
+/// The smallest squared norm that is precise, as are those of much smaller errors; its inverse is the largest.
 const SMALLEST_SQUARE: f64 = 1e-200;
 /// The exponent of two by which states outside that range are multiplied, once or twice.
 const SCALE: i32 = 480;
 
-/// What rounding leaves of a residual, relative to ‖b‖ and to ‖A‖ ‖u‖.
+/// Returns the residual that rounding leaves, relative to ‖b‖ and to ‖A‖ ‖u‖.
 fn rounding(precision: Precision) -> [f64; 2] {
     if precision == Precision::F32 { [1e-6, 2e-7] } else { [1e-13, 4e-16] }
 }
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
-    /// Puts everything on the device and sets the state to 0. Where `solver` leaves the preconditioner open, steps are solved directly
-    /// while their matrix is separable, else with modified incomplete Cholesky, on several ranks line relaxation, and multigrid once that is slow.
+    /// Puts everything on the device and sets the state to 0. If `solver` leaves the preconditioner open, steps are solved directly if their
+    /// matrix is separable, else with modified incomplete Cholesky, on several ranks line relaxation; multigrid replaces these once they are slow.
     ///
     /// # Errors
     /// See [`System::new`] and [`Heat::shifted`].
@@ -167,7 +167,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(())
     }
 
-    /// Changes the matrix to that of another step length, or another problem. A matrix that is refused leaves everything as it was.
+    /// Changes the matrix to that of another step length, or another problem. A matrix that is refused changes nothing.
     fn change(&mut self, heat: Option<Heat>, dt: f64) -> Result<()> {
         let (c, new) = (1.0 / (self.theta() * dt), heat.as_ref().unwrap_or(&self.heat));
         let mass = match (&self.mass, &new.mass) {

@@ -1,4 +1,4 @@
-//! Entries computed from one to three coefficients a cell, wherever they are needed.
+//! Entries computed from one to three coefficients per cell, wherever they are needed.
 
 use isobar_core::prelude::{Axis, Layout, Pack, Precision, Real, Result, Side, Stencil};
 use isobar_core::stencil;
@@ -12,7 +12,7 @@ use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
 use crate::shared::{Ahead, Strip};
 use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which};
 
-/// One to three coefficients a cell.
+/// The coefficients of cells, one to three per cell.
 #[derive(Debug)]
 pub(super) struct Cells<T> {
     /// Fields, each divided by a power of two, so that its largest entry is near 1: products of four neither overflow nor vanish.
@@ -20,9 +20,9 @@ pub(super) struct Cells<T> {
     /// The field of each direction, and its factor, which includes that power of two.
     axes: [(usize, T); 3],
     pub(super) shift: Option<Vector<T>>,
-    /// For each column, by parity: at how many Dirichlet sides in x it lies.
+    /// The number of Dirichlet sides in x of each column, by parity.
     fixed_ends: Option<[Vec<T>; 2]>,
-    /// Lower and upper Dirichlet sides in y and z.
+    /// Whether the lower and upper sides in y and z are Dirichlet sides.
     fixed: [[bool; 2]; 2],
     /// The entries, where all cells are equal.
     even: Option<Even<T>>,

@@ -11,11 +11,11 @@ use crate::{Cpu, Vector};
 /// The transmissibilities around a pack of cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transmissibilities<S: Simd, T: Real> {
-    /// West, east, south, north.
+    /// The entries to the west, east, south and north.
     pub(super) horizontal: [Pack<S, T>; 4],
-    /// Below, above; `None` where the grid has one layer.
+    /// The entries below and above; `None` if the grid has one layer.
     pub(super) vertical: Option<[Pack<S, T>; 2]>,
-    /// s, Dirichlet sides included.
+    /// The shift s, Dirichlet sides included.
     pub(super) shift: Pack<S, T>,
 }
 

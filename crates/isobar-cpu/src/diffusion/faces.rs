@@ -14,10 +14,10 @@ use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Vector, View, Which};
 /// Transmissibilities, each stored at the lower of its two cells.
 #[derive(Debug)]
 pub(super) struct Faces<T> {
-    /// Transmissibilities by direction; `None` for directions with one cell. Those across a periodic end of a
-    /// line in x are in `wrapped`.
+    /// The transmissibilities by direction; `None` for directions with one cell. Those across a periodic end of a line
+    /// in x are in `wrapped`.
     faces: [Option<Vector<T>>; 3],
-    /// T between the last and the first cell of the line at k + nz j, where x is periodic.
+    /// The transmissibility between the last and the first cell of the line at k + nz j, if x is periodic.
     wrapped: Vec<T>,
     shift: Option<Vector<T>>,
 }

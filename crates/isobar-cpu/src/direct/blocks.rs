@@ -127,11 +127,11 @@ pub(super) struct AcrossRows<'a> {
     pub(super) direction: Direction,
     pub(super) from: Shared<f64>,
     pub(super) to: Shared<f64>,
-    /// Where the first row begins in either array.
+    /// The beginning of the first row in either array.
     pub(super) starts: [usize; 2],
     /// The distance from a row to the next.
     pub(super) pitch: usize,
-    /// Whether there is a second pack of lines beside the first.
+    /// Whether there is a second pack of lines.
     pub(super) has_second: bool,
     pub(super) scratch: &'a mut [f64],
 }

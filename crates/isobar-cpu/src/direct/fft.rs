@@ -52,7 +52,7 @@ pub(super) fn root(a: usize, b: usize) -> [f64; 2] {
     }
 }
 
-/// Returns the radices of a length, or nothing where it has a factor that is too large.
+/// Returns the radices of a length, or nothing if it has a factor that is too large.
 fn radices(mut len: usize) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     let mut divide = |radix: usize| {
@@ -73,7 +73,7 @@ fn radices(mut len: usize) -> Option<Vec<usize>> {
 }
 
 impl Fft {
-    /// Makes the transform of this length, or nothing where it has a factor that is too large.
+    /// Makes the transform of this length, or nothing if it has a factor that is too large.
     pub(super) fn new(len: usize) -> Option<Self> {
         let mut rest = len;
         let stage = |radix: usize| {

@@ -15,7 +15,7 @@ pub(super) const PACKS: usize = 4;
 pub(super) struct Systems {
     cells: Vec<Cell>,
     is_periodic: bool,
-    /// See [`Lines::least_pivot`].
+    /// The smallest pivot, see [`Lines::least_pivot`].
     least: f64,
 }
 

@@ -22,7 +22,7 @@ impl Buffer {
     /// Allocates `len` numbers, first touched by all threads.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory) where it cannot be allocated.
+    /// [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory) if it cannot be allocated.
     pub(super) fn zeros(cpu: &Cpu, len: usize, what: &str) -> Result<Self> {
         Ok(Self { lines: Blocks::touched(cpu, len.div_ceil(LINE), (Line([0.0; LINE]), LINE), || what.to_owned())? })
     }

@@ -3,8 +3,8 @@
 //! * `transform` multiplies lines by eigenvectors: `trig` and `fft` on uniform axes, `products` on others,
 //! * `blocks` transforms two packs of lines (`both`), along rows (`transpose`) or across them,
 //! * `lines` solves tridiagonal systems,
-//! * `passes` has the passes of a solve, `tables` the data that they read, `planes` the places of numbers in vectors and in the
-//!   working array, `memory` that array.
+//! * `passes` has the passes of a solve, `tables` their data, `planes` the places of numbers in vectors and in the working
+//!   array, `memory` that array.
 //!
 //! A solve is three passes over memory. The first and the last transform plane by plane along both axes, the middle one solves
 //! along the lines across the planes:
@@ -13,7 +13,7 @@
 //! work = Sᵀ b, 2 vectors read or written;   work = (T + μ D_a + ν D_b)⁻¹ work, 2;   u = S work, 2
 //! ```
 //!
-//! An array that is written without being read is read by the processor all the same.
+//! A processor reads an array before writing it, even if its values are not used.
 
 mod blocks;
 mod both;

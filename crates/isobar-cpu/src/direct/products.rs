@@ -12,7 +12,7 @@ use super::both::{Both, packs, registers};
 pub(super) struct Products {
     /// Pairs of cells that a reflection exchanges.
     mirrored: Vec<[usize; 2]>,
-    /// Cells that it leaves in place.
+    /// The cells that it does not move.
     lone: Vec<usize>,
     /// The numbers of even and of odd vectors.
     vectors: [Vec<usize>; 2],
@@ -138,7 +138,7 @@ impl Products {
 
 impl Matrix {
     fn new(rows: usize, columns: usize, registers: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
-        // Two sums a row, besides their operands.
+        // Two sums per row, besides their operands.
         let most = if registers >= 32 { 8 } else { 4 };
         let mut this = Self { rows, columns, most, entries: Vec::with_capacity(rows * columns) };
         let panels: Vec<_> = this.panels().collect();

@@ -42,7 +42,7 @@ struct Pair {
 }
 
 impl Paired {
-    /// Makes the transform of n entries times a number, or nothing where the length has none.
+    /// Makes the transform of n entries times a number, or nothing if there is none of this length.
     pub(super) fn new(trig: Trig, n: usize, scale: f64) -> Option<Self> {
         let fft = Fft::new(n)?;
         let [lone, half] = [scale * (1.0 / n as f64).sqrt(), 0.5 * scale * (2.0 / n as f64).sqrt()];
@@ -208,7 +208,7 @@ pub(super) struct TypeFour {
 }
 
 impl TypeFour {
-    /// Makes the transform of n entries times a number, or nothing where the length has none.
+    /// Makes the transform of n entries times a number, or nothing if there is none of this length.
     pub(super) fn new(trig: Trig, n: usize, scale: f64) -> Option<Self> {
         let is_four = matches!(trig, Trig::CosineFour | Trig::SineFour) && n.is_multiple_of(2);
         let fft = if is_four { Fft::new(n / 2)? } else { return None };
@@ -270,7 +270,7 @@ pub(super) struct SineOne {
 }
 
 impl SineOne {
-    /// Makes the transform of n entries times a number, or nothing where the length has none.
+    /// Makes the transform of n entries times a number, or nothing if there is none of this length.
     pub(super) fn new(trig: Trig, n: usize, scale: f64) -> Option<Self> {
         let fft = if trig == Trig::SineOne { Fft::new(2 * (n + 1))? } else { return None };
         Some(Self { fft, n, factor: 0.5 * scale * (2.0 / (n + 1) as f64).sqrt() })

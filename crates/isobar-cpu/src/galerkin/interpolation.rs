@@ -26,8 +26,8 @@ impl<T: Real> Fine<T> {
     }
 }
 
-/// P = P_x P_y P_z over the halved directions, and R = Pᵀ. Between subdomains a coarse plane takes the odd plane before the
-/// subdomain's first from the previous one, as a plane of the middle.
+/// The transfer P = P_x P_y P_z over the halved directions, and R = Pᵀ. Between subdomains, a coarse plane receives the odd plane before the
+/// subdomain's first one from the previous subdomain, as a plane of the middle grid.
 pub struct Interpolation<T: Real> {
     pub(super) cpu: Cpu,
     pub(super) fine: Fine<T>,
@@ -51,9 +51,9 @@ pub(super) struct Workspace<T> {
     pub(super) before: Vec<T>,
     /// A plane with halo planes, by which the last plane of the middle goes to the next subdomain where y is halved.
     pub(super) edge: Option<Vector<T>>,
-    /// A fine plane a thread.
+    /// A fine plane per thread.
     pub(super) residual: Vec<Vector<T>>,
-    /// Two planes of the middle's rows a thread.
+    /// Two planes of rows of the middle grid per thread.
     pub(super) planes: Vec<[Vec<T>; 2]>,
 }
 

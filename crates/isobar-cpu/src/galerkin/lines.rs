@@ -21,7 +21,7 @@ struct Relax<'a, T> {
     rho: T,
     f: Shared<T>,
     u: Shared<T>,
-    /// u itself or another vector.
+    /// The target: u itself or another vector.
     v: Shared<T>,
     /// Scratch for a half plane.
     values: Shared<T>,
@@ -235,7 +235,7 @@ impl<T: Real> Level27<T> {
         };
         // A sweep from zero reads only planes that were swept before.
         let chunks = chunks.open(self.layout.halo().map(|rows| rows > 0), guess == Guess::Given);
-        // Streams also read entries beside their half planes, halo rows included, which therefore must not be in transfer.
+        // Streams also read entries next to their half planes, halo rows included, which therefore must not be in transfer.
         wavefront::run_part(&self.cpu, chunks, &stage, &mut |_, _| fill())
     }
 }

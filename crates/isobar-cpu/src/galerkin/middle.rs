@@ -19,7 +19,7 @@ impl<T: Real> Interpolation<T> {
         (layout.shape().nx + 1 - parity) / 2
     }
 
-    /// Computes layers from `first` on of a plane of the middle from fine plane j of f; other colours than the given ones count as zeros.
+    /// Computes layers from `first` on of a plane of the middle grid from fine plane j of f; colours other than the given ones count as zeros.
     #[inline(always)]
     pub(super) fn gather(
         &self,
@@ -123,7 +123,7 @@ impl<T: Real> Interpolation<T> {
     /// Computes some layers, first and one past the last, of P_zᵀ sum on a plane of the coarse grid, which begins at position `start` of `out`.
     ///
     /// # Safety
-    /// Nobody else uses these layers of `out` and what they are made from in `sum`, but for odd layers, which are read.
+    /// Nothing else may use these layers of `out` and the layers of `sum` from which they are computed, except that odd layers may be read.
     #[inline(always)]
     pub(super) unsafe fn gather_in_z(
         &self,
@@ -165,7 +165,7 @@ impl<T: Real> Interpolation<T> {
     /// Expands some layers, first and one past the last, of a plane of the coarse grid, which may be a halo plane, to a plane that is coarse in y.
     ///
     /// # Safety
-    /// Nobody else uses what these layers become in `out`.
+    /// Nothing else may use the layers of `out` that this computes.
     #[inline(always)]
     pub(super) unsafe fn scatter_layers(
         &self,

@@ -32,9 +32,10 @@ use self::interpolation::Fine;
 use crate::cpu::Cpu;
 
 impl Execute for Cpu {
-    /// A thread begins with neighbouring planes: it has them in its cache and, on NUMA machines, in near memory.
+    /// Runs `f` on all threads. A thread begins with neighbouring planes: it has them in its cache and, on NUMA
+    /// machines, in near memory.
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
-        // So that `f` is compiled once.
+        // A reference to a dynamic closure, so that this is compiled once.
         let f: &(dyn Fn(usize, &mut X) + Sync) = &f;
         match self.team() {
             Some(team) => team.for_each_of(items, f),

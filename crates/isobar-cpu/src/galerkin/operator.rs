@@ -29,12 +29,12 @@ pub struct Level27<T> {
 /// The coefficients.
 #[derive(Debug)]
 pub(super) struct Numbers<T> {
-    /// By stored offset, without those across the ends of x and z; halo rows included.
+    /// The couplings of each stored offset, halo rows included; couplings across periodic ends of x and z are in `across`.
     pub(super) couplings: [Option<Vector<T>>; UPPER],
     pub(super) sums: Vector<T>,
     /// 1 / pivot of the lines in z.
     pub(super) inverse_pivots: Vector<T>,
-    /// One for each half plane, in the order of memory.
+    /// The exceptions of each half plane, in the order of memory.
     pub(super) across: Vec<Across<T>>,
 }
 
@@ -55,19 +55,19 @@ pub(super) struct Wrapped<T> {
     /// The neighbour's position in a vector.
     pub(super) position: isize,
     pub(super) coupling: T,
-    /// Where the neighbour is also across the end of an odd number of periodic planes, in a half plane of the same colour:
-    /// the number of the [`Workspace::ring`] with its old value, and the entry there.
+    /// The buffer (number in [`Workspace::ring`] and entry there) with the neighbour's old value, if the neighbour is also
+    /// across the end of a periodic direction with an odd number of planes, in a half plane of the same colour.
     pub(super) in_ring: Option<(u8, u32)>,
 }
 
-/// Scratch of the threads.
+/// The scratch memory of the threads.
 #[derive(Debug)]
 pub(super) struct Workspace<T> {
-    /// One half plane a thread.
+    /// One half plane per thread.
     pub(super) values: Vec<Vec<T>>,
-    /// One sum a plane.
+    /// One sum per plane.
     pub(super) norms: Vec<f64>,
-    /// Old values of the half planes at the ends of an odd number of periodic planes.
+    /// The old values of the half planes at the ends of a periodic direction with an odd number of planes.
     pub(super) ring: [Vec<T>; 2],
 }
 
@@ -119,7 +119,7 @@ impl<T: Real> Level27<T> {
         Ok(this)
     }
 
-    /// Takes the coefficients of a matrix on the same grid, with the same offsets.
+    /// Replaces the coefficients by those of a matrix on the same grid, with the same offsets.
     pub(super) fn update(&self, matrix: &Matrix) {
         match matrix {
             Matrix::Single(matrix) => self.set(matrix),
@@ -225,7 +225,7 @@ impl<T: Real> Level27<T> {
         self.start_of(j, i % 2) + (i / 2 + self.layout.pitch() * k) as isize
     }
 
-    /// Returns the plane beside another one, halo planes included.
+    /// Returns the neighbour of a plane in direction dy, halo planes included.
     #[inline(always)]
     pub(super) fn beside(&self, j: usize, dy: isize) -> Option<isize> {
         let ([before, after], to) = (self.layout.halo(), j as isize + dy);

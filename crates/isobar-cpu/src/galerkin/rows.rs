@@ -91,7 +91,7 @@ struct HalfRows<'a, T> {
     layers: (usize, usize),
     f: Option<Shared<T>>,
     x: Shared<T>,
-    /// y and its distance from its place.
+    /// The result y, and the distance of its entries from those of x.
     y: (Shared<T>, isize),
 }
 
@@ -215,7 +215,7 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
         self.cpu.sum(&self.layout, &[norm], scalars)
     }
 
-    /// These are couplings, row sums and pivots.
+    /// Returns the number of couplings per row, plus the row sum and the pivot.
     fn coefficient_vectors(&self) -> f64 {
         (self.offsets.len() / 2 + 2) as f64
     }

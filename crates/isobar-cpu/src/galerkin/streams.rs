@@ -166,7 +166,7 @@ impl<T: Real> Level27<T> {
             if !which.has(offset, [parity, j % 2]) {
                 continue;
             }
-            // All layers of a part have a neighbour or none.
+            // The layers of a part either all have this neighbour, or none has.
             let from = first as isize + dz;
             if from < 0 || beyond as isize + dz > nz {
                 continue;

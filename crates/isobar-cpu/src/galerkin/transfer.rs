@@ -1,9 +1,9 @@
 //! Restriction and prolongation, direction by direction.
 //!
-//! Between the fine vector and the coarse one lies the *middle*: numbers on the grid that is coarse in x and fine in y and z,
-//! in natural order (i fastest, then k, then j). Towards the fine grid a half plane of one parity of i is a row of the
-//! middle, as it is (even i) or weighted with the next one (odd i); this needs no shuffling, and is a stage of the finer
-//! level's passes. Towards the coarse grid it goes plane by plane of the coarse grid.
+//! Between the fine and the coarse vector lies the *middle grid*, which is coarse in x and fine in y and z, in natural order
+//! (i fastest, then k, then j). On the way to the fine grid, a half plane of one parity of i is a row of the middle grid,
+//! unchanged (even i) or weighted with the next one (odd i); this needs no shuffling, and is a stage of the finer level's
+//! passes. On the way to the coarse grid, it is processed plane by plane of the coarse grid.
 
 use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
 use isobar_core::prelude::{

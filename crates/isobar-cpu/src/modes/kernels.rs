@@ -8,7 +8,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::shared::{Row, RowMut};
 
-/// s_m(k) at `m + modes · k`
+/// The vectors s_m(k) at `m + modes · k`
 #[derive(Clone, Debug)]
 pub(super) struct Vectors<T> {
     by_layer: Vec<T>,

@@ -110,7 +110,7 @@ impl<T: Real> Modal<T> {
         });
     }
 
-    /// Computes f − A u on the half planes of plane j of these colours, projected where there is a `g`; g = 0 on the others, whose
+    /// Computes f − A u on the half planes of plane j of these colours, projected if there is a `g`; g = 0 on the others, whose
     /// residual is zero. Returns the sum of squares.
     fn project_residual_plane<C: Real>(
         &self,

@@ -14,7 +14,7 @@ use crate::{Cpu, Geometry, HalfPlane, Row, RowSum, Shared, Vector};
 /// Computes q −= A v; Σ p q.
 struct Subtract<T> {
     h: HalfPlane,
-    /// v, whose planes are stored in the workspace.
+    /// The vector v, whose planes are stored in the workspace.
     v: Shared<T>,
     there: HalfPlane,
     p: Shared<T>,
@@ -53,7 +53,7 @@ impl<T: Real> Kernel<T> for Subtract<T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes those that are not there.
+    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes the missing ones.
     fn expand_around(
         &self,
         j: usize,

@@ -52,7 +52,7 @@ pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
     /// Runs a loop with this machine's instructions, compiled for the stored kind.
     fn run<K: Kernel<T>>(&self, cpu: &Cpu, g: Geometry<'_, T>, kernel: K) -> K::Output;
 
-    /// See [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
+    /// Returns [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
     fn vectors(&self) -> f64;
 
     /// Returns the bytes of all that is stored.

@@ -37,7 +37,7 @@ use crate::per_queue::PerQueue;
 use crate::wavefront::{self, Chunks};
 use crate::{Cpu, Geometry, HalfPlane, Shared, Vector};
 
-/// The most bytes of elimination factors of a tile of columns, so that they stay in the second-level cache beside the rows
+/// The most bytes of elimination factors of a tile of columns, so that they stay in the second-level cache together with the rows
 /// that stream through.
 const FACTOR_BYTES: usize = 192 << 10;
 
@@ -65,9 +65,9 @@ pub struct SevenPoint<C, T> {
 #[derive(Debug)]
 pub(crate) struct Workspace<T> {
     pub(crate) chunks: Vec<ChunkSpace<T>>,
-    /// Two sums a plane.
+    /// Two sums per plane.
     pub(crate) sums: Vec<[f64; 2]>,
-    /// [`PLANES`] planes a chunk.
+    /// [`PLANES`] planes per chunk.
     pub(crate) planes: Vector<T>,
 }
 
@@ -78,9 +78,9 @@ pub(crate) struct ChunkSpace<T> {
     pub(crate) number: usize,
     /// excess / pivot of the row below, for as many columns as are eliminated together.
     pub(crate) ratio: Vec<T>,
-    /// Elimination factors of a tile, all layers.
+    /// The elimination factors of a tile, all layers.
     pub(crate) factors: Vec<T>,
-    /// Solution of a tile, all layers, where u must not be overwritten yet.
+    /// The solution of a tile, all layers, if u must not be overwritten yet.
     pub(crate) values: Vec<T>,
     /// The columns that are eliminated together.
     tile: usize,
@@ -253,7 +253,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.sum_halves(j, &mut |h| self.on_rows(coefficients, |_| kernel(h)))
     }
 
-    /// Runs a kernel on a half plane, row by row; threads share those of a single plane, each piece with a kernel of its own.
+    /// Runs a kernel on a half plane, row by row; threads share those of a single plane, each piece with its own kernel.
     pub(crate) fn on_rows<K: Kernel<T, Output = [f64; 2]>>(
         &self,
         coefficients: &C,
@@ -295,7 +295,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         });
     }
 
-    /// Adds up what a loop returns for both half planes of plane j.
+    /// Adds up the results of a loop for both half planes of plane j.
     pub(crate) fn sum_halves(&self, j: usize, run: &mut dyn FnMut(HalfPlane) -> [f64; 2]) -> [f64; 2] {
         let g = self.geometry();
         let (red, black) = (run(g.half_plane(j, Colour::Red)), run(g.half_plane(j, Colour::Black)));

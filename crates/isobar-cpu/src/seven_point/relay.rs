@@ -25,10 +25,10 @@ impl<'a, T: Real> Relay<'a, T> {
         Self { cpu, layout: *layout, crosses, sent: Vec::new(), received: Vec::new() }
     }
 
-    /// Receives the previous subdomain's v of one tile, and sends this one's v of another.
+    /// Receives the previous subdomain's v of one tile, and sends this subdomain's v of another.
     ///
     /// # Safety
-    /// Nobody else uses v meanwhile.
+    /// Nothing else may use v meanwhile.
     pub(crate) unsafe fn turn(
         &mut self,
         upwards: bool,

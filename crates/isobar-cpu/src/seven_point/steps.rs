@@ -36,7 +36,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.reduce(&workspace, sums)
     }
 
-    /// A pass of one stage that sums up and reads the halo of u, which is filled.
+    /// Runs a pass of one stage that sums up and reads the halo of u, which is filled.
     pub(crate) fn summing_pass_and_fill<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,

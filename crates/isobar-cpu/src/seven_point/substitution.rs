@@ -22,17 +22,17 @@ pub(crate) struct Blocks<'a, T> {
     block: usize,
 }
 
-/// Consecutive unknowns.
+/// A range of consecutive unknowns.
 type Block = std::ops::Range<usize>;
 
 /// A neighbour of a cell.
 struct Neighbour<T> {
-    /// Its number, and its position in a vector.
+    /// The neighbour's number, and its position in a vector.
     number: usize,
     position: isize,
     /// −a_nm
     t: T,
-    /// Whether it has the higher number.
+    /// Whether the neighbour has the higher number.
     higher: bool,
 }
 

@@ -55,7 +55,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             blas::fill(self.cpu(), T::ZERO, u);
             return Guess::Given;
         }
-        // The first and the last number of each half plane are multiplied by zero entries where their neighbours are rows at an
+        // The first and the last number of each half plane are multiplied by zero entries if their neighbours are rows at an
         // end of lines; old values there might be NaN.
         for half_plane in u.entries_mut().chunks_exact_mut(self.geometry().layout.half_plane()) {
             if let [first, .., last] = half_plane {
@@ -75,7 +75,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.on_lines(c, space, |space| Solve { h, r, z, space });
     }
 
-    /// Computes Σ (f − A u)² over the given colours of plane j; stores the residual where it is wanted, zero on the others.
+    /// Computes Σ (f − A u)² over the given colours of plane j; stores the residual if it is wanted, zero on the others.
     pub(crate) fn residual_plane<R: Real>(
         &self,
         c: &C,
@@ -136,7 +136,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖².
+    /// Runs a pass of `before`, of a red–black sweep and, if requested, of ‖f − A u‖².
     pub(crate) fn sweep_after(
         &self,
         before: Stage<'_, T>,
@@ -156,8 +156,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         norm.map_or(Ok(()), |norm| self.reduce(&workspace, norm))
     }
 
-    /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
-    /// The halo of u, which is `filled` too, is filled before each.
+    /// Runs a pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is that of the
+    /// first one. Before each, the halo of u is filled; `filled` is the vector of u.
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,

@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Every cell is visited once, after its lower neighbours; or after the higher ones.
+    /// Checks that every cell is visited once, after its lower neighbours, or after the higher ones.
     #[test]
     fn tiles_follow_those_that_they_depend_on() {
         let cpu = Cpu::new(3).unwrap();

@@ -117,13 +117,13 @@ pub(crate) struct IncompletePoisson<T> {
 /// The neighbours of a pack of cells: r and D⁻¹.
 struct Products<'a, S: Simd, T: Real> {
     simd: S,
-    /// D⁻¹ of the lower neighbours.
+    /// The values D⁻¹ of the lower neighbours.
     lower: AroundRow<'a, S, T>,
-    /// Unscaled: D⁻¹ of the lower neighbours; scaled: D⁻¹ of all.
+    /// The values D⁻¹ of the lower neighbours if unscaled, of all if scaled.
     weights: AroundRow<'a, S, T>,
-    /// r of the neighbours in `weights`.
+    /// The values r of the neighbours in `weights`.
     weighted: AroundRow<'a, S, T>,
-    /// Unscaled: r of the higher neighbours; scaled: nothing.
+    /// The values r of the higher neighbours if unscaled, nothing if scaled.
     plain: Option<AroundRow<'a, S, T>>,
 }
 

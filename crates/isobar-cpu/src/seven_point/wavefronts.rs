@@ -1,12 +1,12 @@
 //! Substitution over the whole grid with (Δ + L) Δ⁻¹ (Δ + Lᵀ), a wavefront of [`tiles`](super::tiles). On a grid divided into
-//! subdomains, a tile begins when the previous subdomain's z beside it has arrived.
+//! subdomains, a tile begins when the previous subdomain's neighbouring z has arrived.
 //!
 //! Within a tile a row is two loops: all terms but the neighbour in x, by packs, both colours of cells; then the recurrence along
 //! x, y_i = a_i + c_i y_{i−1}, cell by cell. The arithmetic of a cell and its order do not depend on the number of threads; sums
-//! are kept by plane.
+//! are stored by plane.
 //!
 //! Safety of all memory accesses: a tile belongs to one thread, and it reads other tiles only when they are done, or vectors that
-//! nobody writes.
+//! nothing writes.
 
 use isobar_core::prelude::{Backend, Colour, HostScalars, Pack, Real, ResidualUpdate, Result};
 use pulp::Simd;
@@ -70,7 +70,7 @@ impl<'s, T: Real> Recurrence<'s, T> {
     }
 }
 
-/// One colour of a row.
+/// The place of one colour of a row.
 #[derive(Clone, Copy)]
 struct Place<'a, 'h, T> {
     g: Geometry<'a, T>,

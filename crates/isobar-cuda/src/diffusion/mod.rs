@@ -19,7 +19,7 @@ pub struct Kind {
     stored_faces: bool,
     /// The number of the field for each direction.
     fields: [usize; 3],
-    /// Which fields kernels read.
+    /// The fields that kernels read.
     used: [bool; 3],
     /// Dirichlet sides: bit 2 axis + upper.
     fixed: u32,
@@ -144,7 +144,7 @@ fn upload_rows<T: Real>(
     };
     let mut packed = vec![0.0; shape.nx * rows * shape.nz];
     for_each_row(&Host, &mut packed, whole.nx, |n, packed| {
-        // Others stay zero, also the row before a halo row, which only fixes the order of colours, if the grid does not have it.
+        // Other rows stay zero, also the row before a halo row, which only fixes the order of colours, if the grid does not have it.
         if let Some(j) = row_there(n % rows).filter(|&j| j < end[1]) {
             packed.copy_from_slice(&values[whole.nx * (j + whole.ny * (n / rows))..][..whole.nx]);
         }

@@ -37,7 +37,7 @@ fn round<T: Real, R: Real>(stencil: &stencil::Diffusion, from: &Passes<T>, to: &
     complete(stencil, to)
 }
 
-/// Sends what an operator needs beside its arrays of coefficients, which kernels have written.
+/// Sends the data that an operator needs besides its arrays of coefficients, which kernels have written.
 fn complete<T: Real>(stencil: &stencil::Diffusion, to: &Passes<T>) -> Result<()> {
     if let Some(axes) = stencil.factors() {
         to.kind().send_ratios::<T>(to.cuda(), to.operands(), &axes)?;
@@ -45,14 +45,14 @@ fn complete<T: Real>(stencil: &stencil::Diffusion, to: &Passes<T>) -> Result<()>
     to.note_sent(stencil)
 }
 
-/// The addresses of each array of coefficients of two operators of one stencil.
+/// Returns the addresses of each array of coefficients of two operators of one stencil.
 fn pairs<T: Real, R: Real>(from: &Passes<T>, to: &Passes<R>) -> impl Iterator<Item = [Pointer; 2]> {
     let (kind, source, target) = (*to.kind(), *from.operands(), *to.operands());
     let fields: Vec<_> = kind.used_fields().map(|field| [source.field(field), target.field(field)]).collect();
     fields.into_iter().chain(kind.shift.then(|| [source.shift(), target.shift()]))
 }
 
-/// Makes an operator on the whole grid of those that ranks have of their rows.
+/// Makes an operator on the whole grid from the operators that ranks have of their rows.
 ///
 /// # Errors
 /// The errors of the GPU, which all ranks return.
@@ -182,7 +182,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<bool> {
-        // Ranks continue together, whichever of them has other numbers.
+        // Ranks continue together, even if only some of them have other numbers.
         Ok(operator.update(stencil)? || self.ranks().is_some())
     }
 

@@ -129,7 +129,7 @@ impl Products {
         let entry = |part: usize, k: usize, i: usize| match is_fourier {
             _ if k >= count[part] => 0.0,
             false => basis.entry(number(part, k), i),
-            // About the centre of the first cell, so that the same reflection works.
+            // The points are measured from the centre of the first cell, so that the same reflection works.
             true => basis.scale() * waves(n, part, k, i),
         };
         let is_middle = |i: usize| 2 * i + 1 == n;
@@ -192,7 +192,7 @@ enum By {
 /// An axis with its eigenvectors on the GPU.
 pub(super) struct Axis {
     by: By,
-    /// Its eigenvalues, in the order of the modes.
+    /// The eigenvalues of the axis, in the order of the modes.
     pub(super) values: Buffer,
     /// Sᵀ 1
     pub(super) of_constant: Buffer,

@@ -57,7 +57,7 @@ struct Direct {
     axes: [Axis; 2],
     /// The diagonals T, D_a and D_b.
     lines: Buffer,
-    /// For residuals: couplings, shifts and weights of each axis.
+    /// The couplings, shifts and weights of each axis, for residuals.
     tables: Buffer,
     scalars: Scalars,
     /// Pivots of lines whose segments do not fit into registers.

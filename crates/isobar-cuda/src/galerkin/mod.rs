@@ -34,8 +34,8 @@ use crate::overhead::OVERHEAD;
 use crate::seven_point::SevenPoint;
 
 impl SupportsGalerkin for Cuda {
-    /// On a GPU the cost of a small grid is its launches, which second visits double. From 256³ cells on the first two grids cost so much more
-    /// that the iterations that these save, up to a third, are worth it.
+    /// Returns W-cycle visits (1, 2) for 2²⁴ cells and more, which save up to a third of the iterations; on smaller grids the launches of
+    /// second visits cost more than they save.
     fn visits(cells: usize) -> &'static [usize] {
         if cells < 1 << 24 { &[] } else { &[1, 2] }
     }

@@ -20,11 +20,11 @@ const PERIODIC: [usize; 2] = [12, 6];
 const CELLS: [usize; 3] = [8, 4, 8];
 /// Coarse cells of a block that restricts.
 const COARSE: [usize; 3] = [4, 2, 4];
-/// Fields of a tile that setup makes, beside the couplings: inverse pivots and their ratios.
+/// The fields of a tile that setup computes, in addition to the couplings: inverse pivots and their ratios.
 const MADE: usize = UPPER + 2;
 /// The most threads of a block.
 const MOST_THREADS: usize = 512;
-/// Bound of the shared memory beside a block's region.
+/// A bound of the shared memory outside a block's region.
 const OTHER_BYTES: usize = 8 << 10;
 
 /// The kernels of a level, and their launches.

@@ -1,4 +1,4 @@
-//! Sources of the kernels of levels, and what launches of several have in common.
+//! This module makes the sources of the kernels of levels, and the launch parameters that several have in common.
 
 use isobar_core::real::Real;
 

@@ -391,7 +391,7 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         COLOURS
     }
 
-    /// Rows of one parity read those of the other in the neighbouring subdomains.
+    /// Returns both colours, because rows of one parity read those of the other in the neighbouring subdomains.
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }

@@ -65,7 +65,7 @@ KERNEL(sum_items, __launch_bounds__(1024))(const unsigned int* __restrict__ firs
 KERNEL(multiply_cells, __launch_bounds__(256))(int size, const unsigned long long* __restrict__ runs, const double* __restrict__ m,
                                                const T* __restrict__ f, T* __restrict__ u) {
     extern __shared__ __align__(16) double values[];
-    // Entries of a lane that setup has written, and that are loaded before this kernel waits for the one before.
+    // The entries per lane that setup has written, and that are loaded before this kernel waits for the previous one.
     constexpr int EARLY = 16;
     const int lane = threadIdx.x & 31, row = blockIdx.x * 8 + (threadIdx.x >> 5);
     const double* const entries = m + (size_t)min(row, size - 1) * size;

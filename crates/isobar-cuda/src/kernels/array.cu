@@ -120,13 +120,13 @@ __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int 
     for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
         const double own = value[i & 1];
         unsigned long long cell = i + (unsigned long long)nx * (j + (unsigned long long)ny * k);
-        // Of many invalid ones, as shifts may have, few are lower than those before.
+        // Few of many invalid cells, as shifts may have, precede the first one so far, so that the test saves most atomic operations.
         if (!(own >= least && own <= 1.7976931348623157e308) && cell < report[0]) atomicMin(report, cell);
         T made = T(factor * own);
         differs |= before[i & 1] != made;
         to[at] = made;
     });
-    // Writes of all threads to one address would take longer than the copies. All that write it write the same.
+    // Writes of all threads to one address would take longer than the copies. All writers write the same number.
     if (__syncthreads_or(differs) && threadIdx.x == 0 && threadIdx.y == 0 && report[1] == 0) report[1] = 1;
 }
 

@@ -233,7 +233,7 @@ __device__ __forceinline__ void solve(int n, int inner, int lines, int extent, i
     };
     const int bound = IN_REGISTERS ? MOST : count;
 
-    // To the last cell of the previous segment; for the first segment, to the last cell of all.
+    // The step to the last cell of the previous segment; for the first segment, to the last cell of all.
     double to_before = __ldg(couplings + (first > 0 ? first - 1 : n - 1)), coupling = to_before, excess = 0, before_excess = 0;
 #pragma unroll(IN_REGISTERS ? MOST : 1)
     for (int q = 0; q < bound; q++) {

@@ -133,7 +133,7 @@ KERNEL(divide_again)(const Peer* peers, int rank, uint4* rows, uint4* layers, in
     int other = blockIdx.y;
     unsigned int own_run = words * (layer.at[rank + 1] - layer.at[rank]);
     unsigned int other_run = words * (layer.at[other + 1] - layer.at[other]);
-    // The other rank's layers of this rank's rows, and this rank's layers of the other's rows, in the order of transfer.
+    // `in_rows`: the other rank's layers, in this rank's rows; below, this rank's layers, in the other's rows; in the order of transfer.
     auto in_rows = [&](long long n) {
         unsigned int half = (unsigned int)n / other_run;
         return rows + ((long long)half * layers_in_all + layer.at[other]) * words + ((unsigned int)n - half * other_run);

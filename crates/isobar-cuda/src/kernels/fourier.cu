@@ -73,7 +73,8 @@ __device__ __forceinline__ void small(Complex (&v)[8], bool back) {
 // The factor of the next stage.
 __host__ __device__ constexpr int radix_of(int rest) { return rest % 8 == 0 ? 8 : rest % 5 == 0 ? 5 : rest % 4 == 0 ? 4 : rest % 3 == 0 ? 3 : 2; }
 
-// Where a number is in shared memory: with a gap after eight, so that no bank is met twice. Along x neighbours in a line are neighbours, else pairs.
+// The place of a number in shared memory: with a gap after eight, so that no bank is accessed twice. Along x neighbours in a line are neighbours, else
+// pairs.
 constexpr int STRIDE = N + N / 8;
 __device__ __forceinline__ int at(int pair, int k) {
     int place = k + k / 8;
@@ -94,8 +95,8 @@ template <int COUNT> struct Share {
     }
 };
 
-// One stage (Stockham's, sorted as it goes): blocks of DONE numbers become blocks of R times as many. `bring(pair, k)` has the number at
-// place k of the line, `leave(pair, k, value)` takes it; `SHARED` says that both are in shared memory.
+// Runs one stage (Stockham's, sorted as it goes): blocks of DONE numbers become blocks of R times as many. `bring(pair, k)` returns the number at place
+// k of the line, `leave(pair, k, value)` stores it; `SHARED` states that both are in shared memory.
 template <int DONE, bool SHARED, class Bring, class Leave>
 __device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roots, Bring bring, Leave leave) {
     constexpr int R = radix_of(N / DONE), COUNT = N / R;
@@ -130,7 +131,7 @@ __device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roo
     }
 }
 
-// All stages from the one that finds blocks of DONE numbers, in shared memory, up to blocks of END.
+// Runs all stages in shared memory, from the one that finds blocks of DONE numbers up to blocks of END.
 template <int DONE, int END>
 __device__ __forceinline__ void stages(bool back, const Complex* __restrict__ roots, Complex* shared) {
     if constexpr (DONE < END) {

@@ -78,10 +78,10 @@ __device__ __forceinline__ void prefetch_l2(const void* from) {
 }
 
 // Every kernel calls one of these two before it reads what earlier kernels write, or writes: from sm_90 on it starts while the
-// one before still runs.
+// previous one still runs.
 
 // Waits for the end of earlier kernels. The next kernel starts when this one has ended: for kernels that wait for other GPUs,
-// beside which no blocks should take up room.
+// during which other blocks should not occupy multiprocessors.
 __device__ __forceinline__ void await_previous_alone() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -3,7 +3,7 @@
 // colour c = (i + j) & 1; in row j, the m-th cell of colour c has i = 2m + ((j + c) & 1).
 // index = m + pitch (k + nz (c + 2 j)), pitch = ceil(nx/2) rounded up to 8: one (j, c) is a contiguous
 // nz x pitch slab. Padding cells hold zero and stay zero because their coefficients are zero.
-// A field has 64 zeros before and after it, so that positions beside the first and the last row may be read.
+// A field has 64 zeros before and after it, so that positions next to the first and the last row may be read.
 // On a subdomain, rows count from its own first row; it has a halo row on each side where the whole grid
 // continues, from row `start` <= 0 to before row `end` >= ny, counted in the same way.
 #pragma once

@@ -32,7 +32,7 @@ KERNEL(sum_received)(double* own, const double* others, int rank, int ranks, int
     own[at] = sum;
 }
 
-// The same for all of `length` numbers.
+// Adds all of `length` numbers in the same way.
 KERNEL(sum_all_received)(double* own, const double* others, int rank, int ranks, int length) {
     await_previous();
     int n = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,5 +1,5 @@
-// Diffusion problems in the order of a caller's arrays, as `core/problem` specifies them on the host: what a matrix is made of, right-hand sides,
-// and derivatives by κ, c, f and sides.
+// Diffusion problems in the order of a caller's arrays, as `core/problem` specifies them on the host: the coefficients of matrices, right-hand sides, and
+// derivatives with respect to κ, c, f and sides.
 // Block (32, 8); a block has cells of one layer after another.
 #include "intrinsics.cuh"
 
@@ -52,7 +52,7 @@ struct Point {
     double number, radius;
 };
 
-// All of a problem but κ, c and f.
+// A problem without κ, c and f.
 struct Form {
     Side sides[3][2];
     const double* widths[3];
@@ -228,7 +228,7 @@ KERNEL(examine, __launch_bounds__(256))(const Form* of, const __grid_constant__ 
     });
 #pragma unroll
     for (int n = 0; n < 3; n++) {
-        // Of many, few are lower than those before.
+        // Few of many cells are lower than the lowest so far, so that the test saves most atomic operations.
         if (found[n] < report[n]) atomicMin(report + n, found[n]);
     }
 }
@@ -276,8 +276,8 @@ KERNEL(shift, __launch_bounds__(256))(const Form* of, const __grid_constant__ Ar
     of_cells(*of, arrays, [](long long kind, double tie, double) { return kind == ROBIN ? tie : 0.0; });
 }
 
-// Adds sources and wells to a right-hand side, or the indices of wells to a shift: of a source, its rate times the share of a cell in Σ κ_x Δz. One thread a
-// point. `arrays` are κ in x, y and z, and what is added to.
+// Adds sources and wells to a right-hand side, or the indices of wells to a shift: of a source, its rate times the share of a cell in Σ κ_x Δz. One thread
+// per point. `arrays` are κ in x, y and z, and the target.
 KERNEL(points, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<4> given, int is_shift) {
     await_previous();
     const Array* arrays = given.all;

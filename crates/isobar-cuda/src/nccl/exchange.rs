@@ -140,7 +140,7 @@ impl Link<Cuda> for NcclLink {
         let Job { rank, size, .. } = self.job;
         let words = rows.layout().pitch() * size_of::<T>() / 16;
         let count = |starts: &[usize], rank: usize| starts[rank + 1] - starts[rank];
-        // The other's layers of this rank's rows, and this rank's layers of the other's rows.
+        // `in_rows`: the other rank's layers, in this rank's rows; `in_layers`: this rank's layers, in the other's rows.
         let in_rows = |other: usize| Runs {
             place: rows.pointer() + (16 * words * division.layers[other]) as Pointer,
             run: words * count(&division.layers, other),

@@ -1,4 +1,4 @@
-//! The folders that packs are looked for in.
+//! This module lists the folders in which packs are searched.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ fn library() -> Option<PathBuf> {
         CStr::from_ptr(found.file)
     };
     let path = PathBuf::from(OsStr::from_bytes(file.to_bytes()));
-    // Of a program it is the name that it was called by.
+    // For a program, `dladdr` returns argv[0], which may be relative; only absolute paths are used.
     path.is_absolute().then_some(path)
 }
 

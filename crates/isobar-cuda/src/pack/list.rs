@@ -49,7 +49,7 @@ pub fn lines(source: &Source) -> Vec<String> {
 /// lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// The number of a line that is none of a kernel, and the reason.
+/// The number of a line that describes no kernel, and the reason.
 pub fn read(text: &str, known: &[Source]) -> Result<Vec<Listed>, String> {
     let mut seen = HashSet::new();
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
@@ -82,7 +82,7 @@ pub(crate) fn log(source: &Source, kernel: &str) {
     let Some(path) = std::env::var_os("ISOBAR_KERNELS_LOG").filter(|path| !path.is_empty()) else { return };
     let line = format!("{}\n", line(source, kernel));
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    // In one piece, as several threads and processes may append.
+    // One write, because several threads and processes may append.
     let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
 }
 

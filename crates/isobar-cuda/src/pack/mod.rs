@@ -1,9 +1,9 @@
 //! Packs: files of compiled kernels that come with a wheel or a binary, so that a first solve compiles nothing.
 //!
 //! A pack `kernels-sm_90.pack` has kernels for one architecture, which also run on later ones of its generation (sm_80 on sm_86 and sm_89).
-//! It is looked for in the folder `ISOBAR_KERNELS`, which may be empty to use none; without that variable, beside the library or
-//! the program that contains this code, and in `../share/isobar` from there. A pack that is damaged, that was made from other sources, or that
-//! the driver is too old for is not used; [`find`] returns the reason. Packs are made by [`build`] from a [`list`], which needs no GPU.
+//! Packs are searched in the folder `ISOBAR_KERNELS`, which may be empty to use none; without that variable, next to the library or the
+//! program that contains this code, and in `../share/isobar` from there. A pack that is damaged, that was made from other sources, or that is
+//! too new for the driver is not used; [`find`] returns the reason. Packs are made by [`build`] from a [`list`], which needs no GPU.
 //!
 //! A file consists of a header, an index and machine code: see [`Pack::write`]. Packs are not compressed: wheels and archives are.
 
@@ -262,7 +262,7 @@ mod tests {
             std::fs::write(&path, &whole[..n]).unwrap();
             assert!(Pack::open(&path).is_err(), "{n} bytes");
         }
-        // A count that no memory would suffice for.
+        // A count for which no memory would suffice.
         let mut damaged = whole;
         damaged[HEADER_BYTES - 8..HEADER_BYTES].fill(0xff);
         std::fs::write(&path, damaged).unwrap();

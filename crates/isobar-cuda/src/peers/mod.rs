@@ -59,7 +59,7 @@ pub struct Peers {
     _counts: Buffer,
 }
 
-/// A rank's own resources, made before it knows the others.
+/// The resources of a rank that are made before the other ranks are known.
 struct Prepared {
     address: Address,
     inbox: Arc<Buffer>,

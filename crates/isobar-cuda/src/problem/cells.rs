@@ -1,4 +1,4 @@
-//! What a matrix and right-hand sides are made of.
+//! This module holds the coefficients of a problem in GPU memory, from which its matrix and right-hand sides are made.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{Form, NONE, along, source, words};
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 
-/// An array in C order, in memory of its own on a GPU.
+/// An array in C order on a GPU, which owns its memory.
 #[derive(Debug)]
 pub struct DeviceField {
     pub(super) array: DeviceArray,
@@ -32,7 +32,7 @@ impl Form {
     /// Allocates an array of the grid's shape.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the GPU has too little memory.
+    /// [`Error::OutOfMemory`] if the GPU has too little memory.
     pub fn new_field<S: Real>(&self) -> Result<DeviceField> {
         let what = format!("a coefficient of {} cells", self.shape);
         let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;
@@ -142,7 +142,7 @@ impl Form {
         })
     }
 
-    /// Finds what allows a direct solve of a matrix: the spreads of the coefficients, and what [`Diffusion::with_known_shift`] takes.
+    /// Finds the data for a direct solve of a matrix: the spreads of the coefficients, and the arguments of [`Diffusion::with_known_shift`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for coefficients that are negative or not finite, and shifts that are not finite, naming the first cell; the errors of the GPU.
@@ -172,7 +172,7 @@ impl Form {
         }
     }
 
-    /// Finds what is known of a shift, the sums only if they are of use: beside fields of one value each.
+    /// Finds the known properties of a shift; the sums only if they are useful: with fields of one value each.
     fn examine(&self, shift: &DeviceArray, is_even: bool) -> Result<KnownShift> {
         let (shape, extents) = (self.shape, self.shape.extents());
         let [not_finite, negative, no_sum] = self.first_cells(shift)?;
@@ -195,7 +195,7 @@ impl Form {
             let (mut at, mut line) = (middle, [1; 3]);
             (at[d], line[d]) = (0, extents[d]);
             let mut numbers = read(at, Shape::new(line[0], line[1], line[2]))?;
-            // The number of the middle, which all three have, counts once.
+            // The number of the middle cell, which all three have, counts once.
             let rest = if d == 0 { 0.0 } else { numbers[middle[d]] };
             numbers.iter_mut().for_each(|number| *number -= rest);
             sums.push(numbers);

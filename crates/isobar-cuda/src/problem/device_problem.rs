@@ -12,7 +12,7 @@ use super::cells::DeviceField;
 use super::{Derivatives, Form, along, source};
 use crate::cuda::Cuda;
 
-/// A diffusion problem whose κ and c are in the memory of a GPU, where its matrix, right-hand sides and derivatives are made of them.
+/// A diffusion problem whose κ and c are in the memory of a GPU, where its matrix, right-hand sides and derivatives are computed.
 #[derive(Clone, Debug)]
 pub struct DeviceProblem {
     form: Arc<Form>,
@@ -39,8 +39,8 @@ impl DeviceProblem {
         none.with_coefficients(kappa, reaction)
     }
 
-    /// Makes a problem with κ of the phases of an image, which are copied as one byte a cell, and everything else from a problem. κ takes four
-    /// bytes a cell where single precision represents those of all phases, else eight.
+    /// Makes a problem with κ of the phases of an image, which are copied as one byte per cell, and everything else from a problem. κ takes four
+    /// bytes per cell if single precision represents those of all phases, else eight.
     ///
     /// # Errors
     /// See [`Form::new`]; [`Error::Shape`](isobar_core::error::Error::Shape) for an image of another shape.
@@ -60,7 +60,7 @@ impl DeviceProblem {
         Ok(Self { form: Arc::new(Form::new(&self.form.cuda, problem)?), ..self.clone() })
     }
 
-    /// Makes the same problem with other coefficients; c stays if there is no other.
+    /// Makes the same problem with other coefficients; c does not change if there is no other.
     ///
     /// # Errors
     /// See [`DeviceProblem::new`].
@@ -158,7 +158,7 @@ impl DeviceProblem {
         self.form.side_gradient(&self.kappa(), pair, side, moves_rhs, wanted)
     }
 
-    /// Copies the coefficients to the host, for what is computed there.
+    /// Copies the coefficients to the host, for computations there.
     pub fn on_host(&self) -> Result<DiffusionProblem> {
         let read = |field: &DeviceField| self.form.cuda.read_array(&field.array);
         let mut kappa: Vec<_> = self.kappa.iter().map(read).collect::<Result<_>>()?;

@@ -11,11 +11,11 @@ use crate::launch::Arguments;
 /// Arrays for the derivatives of a number J(u) by the coefficients of a problem; a derivative without an array is not wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Derivatives<'a> {
-    /// By each κ; as many as there are, or none.
+    /// The derivatives with respect to each κ; as many as there are, or none.
     pub kappa: &'a [DeviceArray],
-    /// By c.
+    /// The derivatives with respect to c.
     pub reaction: Option<DeviceArray>,
-    /// By f.
+    /// The derivatives with respect to f.
     pub body: Option<DeviceArray>,
 }
 

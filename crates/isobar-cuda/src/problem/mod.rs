@@ -1,7 +1,7 @@
 //! Diffusion problems whose coefficients are callers' arrays on a GPU: matrices, right-hand sides and derivatives. [`isobar_core::problem`] is the specification.
 //!
-//! * [`Form`]: everything but the coefficients, for arrays that stay their caller's,
-//! * [`DeviceProblem`]: a form with coefficients of its own.
+//! * [`Form`]: everything but the coefficients, for arrays that a caller owns,
+//! * [`DeviceProblem`]: a form that owns its coefficients.
 
 mod cells;
 mod device_problem;

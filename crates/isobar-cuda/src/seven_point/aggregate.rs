@@ -11,7 +11,7 @@ use crate::launch::refuse_while_recording;
 use crate::{Cuda, Vector};
 
 impl<T: Real> SevenPoint<Passes<T>> {
-    /// The stencil with all coefficients on the host.
+    /// Returns the stencil with all coefficients on the host.
     fn on_host(&self) -> Result<Diffusion> {
         self.kernels.stencil().on_host(|array| self.kernels.cuda().read_array(array))
     }
@@ -39,7 +39,8 @@ impl<T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<T>> {
         Ok(self.on_host()?.galerkin(map))
     }
 
-    /// Most matrices have one component, which the GPU detects quickly. On a subdomain the host looks at the whole grid.
+    /// Finds the connected components. Most matrices have one, which the GPU detects quickly. On a subdomain the host
+    /// examines the whole grid.
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
         let shape = self.layout_of().shape();

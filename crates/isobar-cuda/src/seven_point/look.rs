@@ -22,7 +22,7 @@ pub(crate) struct Looks {
     found: Mutex<Look>,
     /// The kernel's results.
     measures: Buffer,
-    /// Partial sums, a number for each block, and a counter of blocks.
+    /// The partial sums, a number for each block, and a counter of blocks.
     partial: Buffer,
 }
 

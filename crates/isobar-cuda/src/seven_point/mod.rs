@@ -5,8 +5,9 @@
 //!
 //! * `steps`: the common capabilities,
 //! * [`passes`]: kernels for a stencil with a header (specified in `kernels/seven_point/seven_point.cuh`), now diffusion's alone; `form`:
-//!   what is compiled for it; `triangular`, `aggregate`; `lines`: tiles of columns; `points`: point relaxation; `colours`: red–black
-//!   point relaxation; `look`: measures of coefficients; `whole_grid`: tiles of triangular solves; `sources`: all of these, for tests.
+//!   the properties that kernels are compiled for; `triangular`, `aggregate`; `lines`: tiles of columns; `points`: point relaxation;
+//!   `colours`: red–black point relaxation; `look`: measures of coefficients; `whole_grid`: tiles of triangular solves; `sources`: all of
+//!   these, for tests.
 //!
 //! The tensor-product operator has its own kernels.
 
@@ -85,8 +86,8 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// Allocates the coefficients of stencils of this form.
     fn new(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Self>;
 
-    /// Copies coefficients to the GPU and computes what depends on them. Returns whether a number may have changed. Allocates no
-    /// vector; recorded iterations stay valid.
+    /// Copies coefficients to the GPU and computes everything that depends on them. Returns whether a number may have changed. Allocates
+    /// no vector; recorded iterations stay valid.
     fn send(&self, stencil: &Self::Stencil) -> Result<bool>;
 
     fn prepare(&self, steps: Steps) -> Result<()>;

@@ -1,8 +1,8 @@
-//! Incomplete factorisation and triangular solves as a pipeline of subdomains: a subdomain starts when the row beside it is done, and then
-//! passes its own row to the next rank, through the host.
+//! Incomplete factorisation and triangular solves as a pipeline of subdomains: a subdomain starts when the neighbouring row is done, and
+//! then passes its own row to the next rank, through the host.
 //!
 //! A subdomain processes all its rows at once, so several GPUs take as long as one. It does this by a sweep over its own grid
-//! ([`super::whole_grid`]), after the contributions of the row beside it have been added to the right-hand side.
+//! ([`super::whole_grid`]), after the contributions of the neighbouring row have been added to the right-hand side.
 
 use isobar_core::operator::triangular::blocks_cross;
 use isobar_core::prelude::{Backend, Real, Result, Slab, lock};
@@ -27,8 +27,8 @@ impl<T: Real> SevenPoint<Passes<T>> {
         [crosses(0, first), crosses(1, first + rows)]
     }
 
-    /// Receives the halo row that this subdomain waits for, processes its own rows, and sends the last of them. `sweep` is told
-    /// whether a row was received.
+    /// Receives the halo row that this subdomain waits for, processes its own rows, and sends the last of them. The argument of `sweep`
+    /// states whether a row was received.
     fn take_turn(
         &self,
         Turn { upwards, crosses: [before, behind] }: Turn,

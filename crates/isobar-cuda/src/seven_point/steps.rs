@@ -15,7 +15,7 @@ impl<K: Kernels> SevenPoint<K> {
         self.kernels.cuda().fill(x, &Colour::BOTH)
     }
 
-    /// Adds up what kernels have summed over each rank's rows.
+    /// Adds up the sums of kernels over each rank's rows.
     pub(crate) fn sum<const N: usize>(&self, sums: [Scalar; N], scalars: &mut Scalars) -> Result<()> {
         self.kernels.cuda().sum(self.layout_of(), &sums, scalars)
     }

@@ -156,7 +156,7 @@ impl Form {
 }
 
 impl WholeGrid {
-    /// Nothing is compiled or allocated before the first sweep.
+    /// Makes the state of triangular solves. Nothing is compiled or allocated before the first sweep.
     pub(super) fn new<T: Real>(cuda: &Cuda, form: &Form, shape: Shape) -> Self {
         let context = cuda.context();
         let (shared_memory, multiprocessors) = (context.shared_memory, context.multiprocessors);
@@ -256,9 +256,9 @@ mod tests {
             if step >= steps {
                 return false;
             }
-            // Another warp has sent the mail that the lanes `behind` the first take at this step.
+            // Another warp has sent the values that the lanes `behind` the first receive at this step.
             let sent = |tile: usize, warp: usize, by: usize| self.taken[tile][warp] > by;
-            // All lanes of a step send and take, also those that have no row then.
+            // All lanes of a step send and receive, also those that have no row then.
             let (along_x, along_chain) = (step < rows + in_chain - 1, step < rows + in_x - 1);
             let mut may = chunk == 0 || !along_x || sent(tile - 1, warp, step + in_x - 1);
             if along_chain && warp > 0 {
@@ -266,7 +266,7 @@ mod tests {
             } else if along_chain && group > 0 {
                 may &= sent(tile - chunks, self.warps - 1, step + in_chain - 1);
             }
-            // The boxes of the next warp must be empty.
+            // The slots of the next warp must be empty.
             let (next_steps, _) = if warp + 1 < self.warps { self.steps_and_layer(group, warp + 1) } else { (0, 0) };
             if next_steps > 0 && step + 1 >= in_chain + SLOTS {
                 may &= self.taken[tile][warp + 1] > step + 1 - in_chain - SLOTS;

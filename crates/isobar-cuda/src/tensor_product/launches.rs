@@ -176,7 +176,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
 
     /// The step is not fused, because this operator uses lines.
     fn scale_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut Scalars) -> Result<()> {
-        // Of this rank's rows, as every kernel sums.
+        // The sum is over this rank's rows, like those of kernels.
         update_residual_unfused::<_, T>(&self.cuda.alone(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
     }
 
@@ -231,7 +231,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         }
         match guess {
             Guess::Given => self.columns("line_sweep", vectors(arguments)),
-            // Rows beside it are not read, so streaming gains nothing.
+            // Neighbouring rows are not read, so streaming gains nothing.
             Guess::Zero if self.streams => self.resident("precondition", |_| vectors(arguments.with(1))),
             Guess::Zero => self.tiles("line_sweep_zero", 1, vectors(arguments)),
         }

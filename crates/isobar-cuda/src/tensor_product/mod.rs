@@ -191,7 +191,7 @@ impl<T: Real> TensorProduct<T> {
         self.streams && !is_single::<T>()
     }
 
-    /// Returns the launch grid of one strip of red columns, with the black ones beside them, per warp.
+    /// Returns the launch grid of one strip of red columns, with their black neighbours, per warp.
     fn residual_strips(&self) -> Result<[usize; 3]> {
         let resident = get_or_make(&self.resident_residuals, || {
             let module = &self.modules.residual;

@@ -106,7 +106,7 @@ impl SingleSweeps {
         self.modes.write(&numbers::<f32>(modes, self.count))
     }
 
-    /// Computes u = Σ s_m x_m, then sweeps with the rounded right-hand side stored beside u.
+    /// Computes u = Σ s_m x_m, then sweeps with the rounded right-hand side stored in the memory of u.
     pub(super) fn expand_and_sweep<T: Real, C: Real>(
         &self,
         kernels: &TensorProduct<T>,

@@ -16,7 +16,7 @@ use crate::{Arguments, Buffer, Cuda, Launch, Module, Vector};
 #[derive(Debug)]
 pub(super) struct SmallLevels<T> {
     operators: Vec<Arc<SevenPoint<TensorProduct<T>>>>,
-    /// Their tables in the kernel's format.
+    /// The tables of the levels in the kernel's format.
     table: Buffer,
     module: Arc<Module>,
     shared_bytes: usize,

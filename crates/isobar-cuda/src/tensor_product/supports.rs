@@ -87,7 +87,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         relaxation: Relaxation,
     ) -> Result<Option<MixedTop<Self>>> {
         let transfer = hierarchy.transfers.first().cloned();
-        // Coarse levels that every rank has whole are too small for this to matter.
+        // Coarse levels that every rank holds completely are too small for this to matter.
         let is_gathered =
             double.layout_of().is_part() && hierarchy.levels.get(1).is_none_or(|level| !level.layout().is_part());
         let steps = match transfer {

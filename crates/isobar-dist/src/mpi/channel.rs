@@ -1,4 +1,4 @@
-//! Messages over one communicator.
+//! This module sends and receives messages over one communicator.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,18 +11,17 @@ use crate::communicator::Message;
 
 /// Bytes of a message at most: counts are of type int.
 const MOST: usize = 1 << 30;
-/// Tests of a request before other processes get a chance to run: a rank that it waits for may need this core.
+/// The number of tests of a request before this thread yields its core, which the awaited rank may need.
 const TESTS: u32 = 200;
-/// Tests of a request between two looks at what else has come.
+/// The number of tests of a request between two checks for failure notices.
 const TESTS_PER_LOOK: u32 = 64;
 
-/// Does something while messages are under way. Where a defect ends it, they still use their slices: it is let loose when they
-/// are over.
+/// Calls `meanwhile` and catches its panic, because MPI still uses the slices of the messages.
 pub(super) fn caught(meanwhile: Meanwhile<'_>) -> std::thread::Result<()> {
     catch_unwind(AssertUnwindSafe(meanwhile))
 }
 
-/// Goes on with a defect that was caught.
+/// Resumes a caught panic.
 pub(super) fn let_loose(done: std::thread::Result<()>) {
     if let Err(defect) = done {
         resume_unwind(defect);
@@ -41,9 +40,9 @@ pub(super) struct Channel<H> {
 pub(super) struct Started {
     pub(super) request: Request,
     pub(super) peer: usize,
-    /// Bytes, where it is to be received.
+    /// The length of a message to be received, in bytes.
     pub(super) expected: Option<usize>,
-    /// Whether MPI has done with it, well or not.
+    /// Whether MPI has completed it, successfully or not.
     pub(super) is_over: bool,
 }
 
@@ -87,7 +86,7 @@ impl<H: Handle> Channel<H> {
         Ok(())
     }
 
-    /// Whether MPI has done with a message. Fails where it came to nothing, or has another length.
+    /// Returns whether MPI has completed a message. Fails if it failed or has another length.
     pub(super) fn test(&self, message: &mut Started) -> Result<bool> {
         let (mut is_done, mut status) = (0, Status::new());
         // SAFETY: a request that was started and is not done yet; there is room for any family's status.
@@ -107,8 +106,8 @@ impl<H: Handle> Channel<H> {
         }
     }
 
-    /// Returns when all messages are over, or one has failed; `look` is told which rank is waited for every now and then, and may
-    /// end the waiting.
+    /// Returns when all messages are complete, or one has failed; `look` is called with the awaited rank at intervals, and its error
+    /// ends the waiting.
     pub(super) fn wait(&self, started: &mut [Started], look: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
         let mut tests = 0u32;
         for message in started {

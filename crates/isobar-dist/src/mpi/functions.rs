@@ -1,4 +1,4 @@
-//! A library's functions, and what they are called with.
+//! This module loads a library's functions, and defines their constants and types.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
@@ -36,7 +36,7 @@ impl fmt::Display for Family {
 
 /// A handle as it is passed to functions: an integer, or as many bits as a pointer.
 pub(super) trait Handle: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
-    /// No library's handle.
+    /// A value that is no library's handle.
     const ZERO: Self;
 }
 
@@ -48,10 +48,10 @@ impl Handle for usize {
     const ZERO: Self = 0;
 }
 
-/// Room for a request of any family.
+/// A request, with room for any family's.
 pub(super) type Request = usize;
 
-/// Room for the status of any family, which has 20 to 32 bytes.
+/// A status, with room for any family's 20 to 32 bytes.
 #[repr(C, align(16))]
 pub(super) struct Status([u8; 256]);
 
@@ -80,7 +80,7 @@ pub(super) struct Constants<H> {
     pub(super) any_source: c_int,
     /// MPI_ANY_TAG
     pub(super) any_tag: c_int,
-    /// MPI_Comm_f2c, which some families have as a macro.
+    /// MPI_Comm_f2c, which is a macro in some families.
     pub(super) from_fortran: unsafe extern "C" fn(c_int) -> H,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Mpi<H> {
     pub(super) family: Family,
     /// The opened library.
     pub(super) name: String,
-    /// Must stay loaded, also after this is gone: MPI has threads and exit handlers of its own.
+    /// The library stays loaded after this value is dropped, because MPI has threads and exit handlers of its own.
     _library: std::mem::ManuallyDrop<Library>,
 }
 
@@ -169,7 +169,7 @@ impl<H: Handle> Mpi<H> {
         })
     }
 
-    /// Fails where a function has not returned MPI_SUCCESS; to be called while MPI runs.
+    /// Fails if a function has not returned MPI_SUCCESS; to be called while MPI runs.
     pub(super) fn check(&self, what: &str, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -184,7 +184,7 @@ impl<H: Handle> Mpi<H> {
         Err(failure(format!("{what} failed with error {code} ({line})")))
     }
 
-    /// Calls a function that asks for a number.
+    /// Calls an MPI function that returns a number.
     pub(super) fn ask(&self, what: &str, function: Ask) -> Result<c_int> {
         let mut answer = 0;
         // SAFETY: it writes one number.
@@ -193,14 +193,14 @@ impl<H: Handle> Mpi<H> {
         if code == 0 { Ok(answer) } else { Err(failure(format!("{what} failed with error {code}"))) }
     }
 
-    /// Calls a function that asks a communicator for a number.
+    /// Calls an MPI function that returns a number of a communicator.
     pub(super) fn ask_of<R>(&self, what: &str, function: AskHandle<H, R>, communicator: H, mut answer: R) -> Result<R> {
         // SAFETY: it writes one answer.
         let code = unsafe { function(communicator, &raw mut answer) };
         self.check(what, code).map(|()| answer)
     }
 
-    /// Bytes of a message that has come.
+    /// Returns the length of a received message, in bytes.
     pub(super) fn count(&self, status: &Status) -> Result<usize> {
         let mut count = 0;
         // SAFETY: a status that the library has filled.
@@ -209,7 +209,7 @@ impl<H: Handle> Mpi<H> {
         usize::try_from(count).map_err(|_| failure(format!("a message of {count} bytes")))
     }
 
-    /// The first line of the library's description of itself.
+    /// Returns the first line of the library's description of itself.
     pub(super) fn version(&self) -> String {
         let mut text = vec![0u8; VERSION_LENGTH + 1];
         let mut length = 0;

@@ -1,8 +1,8 @@
-//! A communicator of the program that this library is a part of.
+//! This module takes part in a program that has started MPI, on a communicator of that program.
 //!
-//! The program has started MPI and will end it. What is under way here never meets its own messages: it goes over duplicates of the
-//! communicator. Nothing ends the program: where a rank fails, all of them leave what they are at and get its error, see
-//! [`settle`](super::settle). Nobody watches over ranks that hang, since a program may allow MPI one thread only.
+//! The program has started MPI and will end it. Messages go over duplicates of its communicator, so that they never match the
+//! program's own. A failed rank does not end the program: all ranks abandon the operation and get its error, see
+//! [`settle`](super::settle). Ranks that hang are not detected, since a program may allow MPI one thread only.
 
 use std::fmt;
 use std::io::Write;
@@ -18,16 +18,16 @@ use super::settle::Affairs;
 use crate::communicator::{Communicator, Message};
 use crate::told::{Tell, Told};
 
-/// How long a rank that hears of a failure still waits for what it has asked for: that may be on its way, and it may know more of
-/// the failure then than who told it, as of a cell of its own.
+/// The time that a rank still waits for its messages after a failure notice: they may be on their way, and this rank may then find
+/// a more precise failure, such as a cell of its own.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// One rank of a program's communicator.
 pub(super) struct Guest<H: Handle> {
     pub(super) channel: Channel<H>,
-    /// A duplicate for what is told when a rank has failed.
+    /// A duplicate of the communicator for failure notices.
     pub(super) letters: H,
-    /// Whether the program has allowed calls of MPI on one thread alone.
+    /// Whether the program allows MPI calls on one thread only (MPI_THREAD_FUNNELED or less).
     is_bound: bool,
     /// The process that is the rank, and not one that was forked from it.
     process: u32,
@@ -40,12 +40,12 @@ impl<H: Handle> fmt::Debug for Guest<H> {
     }
 }
 
-/// Whether a program is between MPI_Init and MPI_Finalize.
+/// Returns whether a program is between MPI_Init and MPI_Finalize.
 pub(super) fn is_running<H: Handle>(mpi: &Mpi<H>) -> Result<bool> {
     Ok(mpi.ask("MPI_Initialized", mpi.initialized)? != 0 && mpi.ask("MPI_Finalized", mpi.finalized)? == 0)
 }
 
-/// While it lives, a wrong handle is an error code, not the end of the program.
+/// A guard while which a wrong handle gives an error code instead of ending the program.
 struct Codes<'m, H: Handle> {
     mpi: &'m Mpi<H>,
     before: Vec<(H, H)>,
@@ -54,7 +54,7 @@ struct Codes<'m, H: Handle> {
 impl<'m, H: Handle> Codes<'m, H> {
     fn new(mpi: &'m Mpi<H>) -> Result<Self> {
         let mut this = Self { mpi, before: Vec::new() };
-        // Which of them hears of what has no communicator has changed with MPI 4.
+        // MPI 4 has changed which of the two gets the errors that belong to no communicator.
         for communicator in [mpi.constants.world, mpi.constants.only_self] {
             let before = mpi.ask_of("MPI_Comm_get_errhandler", mpi.get_errhandler, communicator, H::ZERO)?;
             this.before.push((communicator, before));
@@ -79,7 +79,7 @@ impl<H: Handle> Drop for Codes<'_, H> {
 }
 
 impl<H: Handle> Guest<H> {
-    /// As all of the communicator's ranks do.
+    /// Duplicates the program's communicator; all of its ranks must call this.
     pub(super) fn new(mpi: Mpi<H>, communicator: i32) -> Result<Self> {
         let wrong = |why: &str| Error::invalid("communicator", format!("{communicator} is {why}"));
         let provided = mpi.ask("MPI_Query_thread", mpi.query_thread)?;
@@ -166,7 +166,7 @@ impl<H: Handle> Communicator for Guest<H> {
             let_loose(done);
             return Ok(());
         };
-        // Where this rank was told, others have something to say.
+        // If this rank was notified, the other ranks report the failure.
         let mine = (!is_told).then(|| error.tell());
         let (rank, failure) = self.meet(&mut affairs, mine, &mut started);
         Err(Error::told([rank, self.size()], failure))
@@ -199,7 +199,7 @@ impl<H: Handle> Communicator for Guest<H> {
 impl<H: Handle> Drop for Guest<H> {
     fn drop(&mut self) {
         let mpi = &self.channel.mpi;
-        // What MPI has ended is gone; what this thread may not free stays until then.
+        // After MPI_Finalize nothing is left to free; a thread that may not call MPI leaves the duplicates to MPI_Finalize.
         let is_rank = self.process == std::process::id();
         if is_rank && is_running(mpi).unwrap_or(false) && require_thread(mpi, self.is_bound).is_ok() {
             // SAFETY: handles of duplicates that nobody can use any more.

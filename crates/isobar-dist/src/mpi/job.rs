@@ -16,13 +16,13 @@ use super::watch::{Patience, Post, Watch};
 use crate::communicator::{Communicator, Message};
 use crate::patience;
 
-/// How long a launcher gets to pass a last message on.
+/// The time in which a launcher can forward a last message.
 const TO_BE_PASSED_ON: Duration = Duration::from_millis(300);
 
 /// A job over one library.
 pub(super) struct Job<H: Handle> {
     world: Arc<World<H>>,
-    /// Whether this has started MPI, and ends it.
+    /// Whether this library has started MPI, and must end it.
     is_ours: bool,
     watch: Option<Watch>,
     /// The process that is the rank.
@@ -32,13 +32,13 @@ pub(super) struct Job<H: Handle> {
 /// The state that the watching thread shares.
 pub(super) struct World<H: Handle> {
     pub(super) channel: Channel<H>,
-    /// Where letters go: beside all messages, and never taken down, as an answer may be on its way when all is over.
+    /// The communicator of liveness messages. It is never freed, since an answer may still be on its way at the end.
     pub(super) letters: H,
-    /// MPI is asked for calls by one thread at a time, whichever it is.
+    /// The lock of MPI, which only one thread calls at a time.
     turn: Mutex<Post>,
-    /// How long a rank may be silent.
+    /// The time that a rank may be silent; no limit if `None`.
     pub(super) limit: Option<Duration>,
-    /// Whether this rank should either compute or exchange.
+    /// Whether this rank should be either computing or exchanging.
     pub(super) is_iterating: AtomicBool,
     has_aborted: AtomicBool,
 }
@@ -88,7 +88,7 @@ impl<H: Handle> World<H> {
         lock(&self.turn)
     }
 
-    /// The same, if nobody has it.
+    /// Locks MPI if no other thread has it.
     pub(super) fn free_turn(&self) -> Option<MutexGuard<'_, Post>> {
         self.turn.try_lock().ok()
     }
@@ -99,7 +99,7 @@ impl<H: Handle> World<H> {
         if self.has_aborted.swap(true, Ordering::SeqCst) {
             return;
         }
-        // In one piece, and with time for the launcher to pass it on: what is under way when it ends the job is lost.
+        // One write, and time for the launcher to forward it: it loses what is under way when it ends the job.
         let message = format!("error: rank {rank} of {}: {why}\n", self.channel.size);
         let _gone = std::io::stderr().write_all(message.as_bytes());
         std::thread::sleep(TO_BE_PASSED_ON);
@@ -122,7 +122,7 @@ impl<H: Handle> Communicator for Job<H> {
         let post = self.world.turn();
         // SAFETY: the slices stay borrowed until all is over, or the job is.
         let begun = unsafe { channel.start(messages, &mut started) };
-        // Letters are answered meanwhile.
+        // Liveness requests are answered meanwhile.
         drop(post);
         let result = begun.and_then(|()| {
             let done = caught(meanwhile);
@@ -137,7 +137,7 @@ impl<H: Handle> Communicator for Job<H> {
             Ok(())
         });
         if let Err(error) = &result {
-            // What is under way still uses the slices.
+            // MPI still uses the slices.
             self.abort(&error.to_string());
         }
         result
@@ -155,10 +155,10 @@ impl<H: Handle> Communicator for Job<H> {
 impl<H: Handle> Drop for Job<H> {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // Neither the thread nor the messages are those of a process that was forked from the rank.
+            // Neither the thread nor the messages belong to a process that was forked from the rank.
             return std::mem::forget(self.watch.take());
         }
-        // It must have made its last call.
+        // The thread must have made its last MPI call.
         drop(self.watch.take());
         if self.is_ours {
             // SAFETY: started by `start`; nobody can use it any more.

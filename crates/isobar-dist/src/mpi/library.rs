@@ -1,4 +1,4 @@
-//! Finding the library, and whose it is.
+//! This module finds the MPI library and the family that it belongs to.
 
 use std::ffi::{c_int, c_void};
 use std::fs;
@@ -10,13 +10,13 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use super::failure::failure;
 use super::functions::{Constants, Family, Mpi};
 
-/// Where the library is, if the user says.
+/// The environment variable that names the library.
 pub(super) const VARIABLE: &str = "ISOBAR_MPI";
 /// The names of the families' libraries; `libmpich.so.12` is Debian's name of MPICH.
 const NAMES: [&str; 4] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"];
 /// The names of the programs that start processes: MPICH's, its helper on each machine, and Open MPI's of versions 4 and 5.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "hydra_pmi_proxy", "orte", "prte"];
-/// More ancestors than a process has.
+/// A limit of ancestors that no process reaches.
 const MOST_ANCESTORS: usize = 64;
 
 /// A library of either kind.
@@ -25,8 +25,8 @@ pub(super) enum Opened {
     Pointers(Mpi<usize>),
 }
 
-/// The places that are searched, best first: the process itself, the user's setting, beside the launcher that started it, what the loader
-/// finds.
+/// Returns the places to search, best first: the process itself, the user's setting, next to the launcher that started it, the loader's
+/// own search.
 fn candidates() -> Vec<Option<PathBuf>> {
     if let Some(path) = std::env::var_os(VARIABLE) {
         return vec![Some(path.into())];
@@ -58,7 +58,7 @@ fn candidates() -> Vec<Option<PathBuf>> {
     std::iter::once(None).chain(beside.filter(exists).chain(loader).chain(elsewhere.filter(exists)).map(Some)).collect()
 }
 
-/// The folders of the launchers that this process descends from, nearest first, where the system lists processes as Linux does in
+/// Returns the folders of the launchers that this process descends from, nearest first, if the system lists processes as Linux does in
 /// `/proc`.
 fn launchers(processes: &Path) -> Vec<PathBuf> {
     let parent = |process: &str| -> Option<String> {
@@ -111,8 +111,8 @@ pub(super) fn open() -> Result<Opened> {
     )))
 }
 
-/// The libraries that this process has loaded already, of which one may run: those that it is linked with, and those that something
-/// has loaded for itself alone, as interpreters do.
+/// Returns the libraries that this process has loaded already, of which one may be in use: those that it is linked with, and those that
+/// were loaded for private use, as interpreters do.
 pub(super) fn loaded() -> Vec<Opened> {
     let this = Library::this();
     // SAFETY: only whether the symbol is there matters.
@@ -126,7 +126,7 @@ pub(super) fn loaded() -> Vec<Opened> {
     linked.into_iter().chain(others).filter_map(Result::ok).collect()
 }
 
-/// MPI_Comm_f2c where handles are integers.
+/// Implements MPI_Comm_f2c for integer handles.
 unsafe extern "C" fn same(handle: c_int) -> c_int {
     handle
 }

@@ -1,11 +1,11 @@
-//! Ranks that are processes, over whatever MPI is there.
+//! This module makes ranks of processes, over any MPI library that is installed.
 //!
-//! Nothing is linked: the library is found at run time, and its handles are of one of three kinds, see [`Family`]. It is
-//! looked for only where a launcher such as `mpirun` has started this process, so that all else works without.
+//! Nothing is linked: the library is found at run time, and its handles are of one of three kinds, see [`Family`]. It is searched only if a launcher such as
+//! `mpirun` has started this process, so that everything else works without MPI.
 //!
-//! * `library` where it is, and whose; `functions` what it offers, `channel` messages by it,
-//! * `job` processes that are this library's own, which it starts, watches (`watch`), and ends where one fails,
-//! * `guest` a communicator of a program that has started MPI for itself; `settle` what its ranks do where one fails.
+//! * `library` finds the library and its family; `functions` its functions; `channel` messages,
+//! * `job` processes that start and end MPI through this library, watched by `watch`, and ended if one fails,
+//! * `guest` a communicator of a program that has started MPI itself; `settle` what its ranks do if one fails.
 
 mod channel;
 mod failure;
@@ -35,13 +35,13 @@ const RANKS: [(&str, &str); 5] = [
     ("PALS_RANKID", "PALS_NRANKS"),
 ];
 
-/// Whether an MPI launcher has started this process as one of several. An `$ISOBAR_MPI` that is empty says that it has not: a
-/// program that is itself a rank may start others.
+/// Returns whether an MPI launcher has started this process as one of several. An empty `$ISOBAR_MPI` means no: a program that is itself a rank may start
+/// others.
 pub fn is_launched() -> bool {
     launched_rank().is_some() && launched_ranks() != Some(1)
 }
 
-/// The rank that the launcher says this process has.
+/// Returns the rank of this process, according to the launcher.
 pub fn launched_rank() -> Option<usize> {
     if std::env::var_os(library::VARIABLE).is_some_and(|path| path.is_empty()) {
         return None;
@@ -49,14 +49,14 @@ pub fn launched_rank() -> Option<usize> {
     RANKS.iter().find_map(|(rank, _)| std::env::var(rank).ok()?.trim().parse().ok())
 }
 
-/// How many of a job's processes are on this machine, where the launcher says so.
+/// Returns the number of the job's processes on this machine, if the launcher reports it.
 pub fn ranks_here() -> Option<usize> {
     ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE"]
         .iter()
         .find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
 }
 
-/// How many processes the launcher says it has started, where it does.
+/// Returns the number of processes that the launcher has started, if it reports it.
 fn launched_ranks() -> Option<usize> {
     RANKS.iter().filter(|(rank, _)| std::env::var_os(rank).is_some()).find_map(|(_, size)| {
         let size = std::env::var(size).ok()?;
@@ -67,7 +67,7 @@ fn launched_ranks() -> Option<usize> {
 /// An MPI that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its description of itself, in one line.
+    /// The library's one-line description of itself.
     pub version: String,
     /// The family that it belongs to.
     pub family: Family,
@@ -75,10 +75,10 @@ pub struct Found {
     pub library: String,
 }
 
-/// The MPI that a job would use.
+/// Finds the MPI that a job would use.
 ///
 /// # Errors
-/// [`Error::Device`](isobar_core::Error::Device) where none is found, or it cannot be used, saying why and what to do.
+/// [`Error::Device`](isobar_core::Error::Device) if none is found, or it cannot be used, with the reason and a remedy.
 pub fn find() -> Result<Found> {
     let (_, opened) = open()?;
     Ok(opened)
@@ -93,11 +93,11 @@ fn open() -> Result<(Opened, Found)> {
     Ok((opened, Found { version, family, library }))
 }
 
-/// Takes part in the job that this process was started in. To be called once a process.
+/// Joins the job that this process was started in. May be called once per process.
 ///
 /// # Errors
-/// [`Error::Device`](isobar_core::Error::Device) where there is no MPI, it fails to start, or is another one than the launcher's: each process would
-/// then be a job of its own.
+/// [`Error::Device`](isobar_core::Error::Device) if there is no MPI, it does not start, or it is another MPI than the launcher's: each process would then be a
+/// job of its own.
 pub fn start() -> Result<Arc<dyn Communicator>> {
     let (opened, found) = open()?;
     let world: Arc<dyn Communicator> = match opened {
@@ -114,13 +114,14 @@ pub fn start() -> Result<Arc<dyn Communicator>> {
     }
 }
 
-/// Takes part in what a program does on one of its communicators, which it names by a number, as Fortran does: that of
-/// `MPI_Comm_c2f`. The program starts MPI before and ends it after; its own messages are never met. A call of all ranks.
+/// Makes ranks of a program's communicator, given as the Fortran handle that `MPI_Comm_c2f` returns. The program starts MPI before and ends it after; its own
+/// messages are never matched. All ranks of the communicator must call this.
 ///
-/// Where one rank fails all get to know, see [`together`](crate::together()); none ends the program.
+/// If one rank fails, all get its error, see [`together`](crate::together()); none ends the program.
 ///
 /// # Errors
-/// [`Error::Device`](isobar_core::Error::Device) where MPI does not run in this process; [`Error::Invalid`](isobar_core::Error::Invalid) for a number that is no communicator.
+/// [`Error::Device`](isobar_core::Error::Device) if MPI does not run in this process; [`Error::Invalid`](isobar_core::Error::Invalid) for a number that is no
+/// communicator.
 pub fn on_communicator(communicator: i32) -> Result<Arc<dyn Communicator>> {
     fn on<H: Handle>(mpi: Mpi<H>, communicator: i32) -> Option<Result<Arc<dyn Communicator>>> {
         match guest::is_running(&mpi) {

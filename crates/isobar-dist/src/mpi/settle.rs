@@ -1,10 +1,10 @@
-//! How ranks leave what they are at when one of them has failed.
+//! This module cancels all pending messages after one rank has failed, so that the next call can begin.
 //!
-//! A rank that fails sends every other a letter: how many messages it has sent there, ever, and what went wrong. Who waits for a
-//! message looks for letters meanwhile, and does the same. Then each takes its receives back and receives what the others say that
-//! they have sent; so all sends come to their end as well. Nothing is left between them, all know all failures, and the next
-//! call begins as if nothing had happened. A call that succeeds ends with a barrier, in which a rank that waits hears of one
-//! that has failed.
+//! A rank that fails sends every other a notice: the number of messages that it has ever sent there, and its failure. A rank that waits
+//! for a message also checks for notices, and then does the same. Each rank then cancels its pending receives and receives all messages
+//! that the others report as sent, so that all sends complete as well. No message is left, all ranks know all failures, and the next
+//! call begins as if nothing had happened. A successful call ends with a barrier, in which a waiting rank is notified of one that has
+//! failed.
 
 use std::ffi::c_int;
 
@@ -17,22 +17,22 @@ use super::guest::Guest;
 use crate::communicator::Communicator;
 use crate::told::{Kind, Told};
 
-/// Tags of letters are the numbers of calls, which begin anew after so many: MPI warrants tags up to 32767.
+/// The number of tags of notices, which are the numbers of calls: MPI guarantees tags up to 32767.
 const NUMBERS: c_int = 1 << 14;
 
 /// One rank's state of a collective operation.
 pub(super) struct Affairs {
     /// The number of the call.
     number: c_int,
-    /// Whether a call has begun and not ended.
+    /// Whether a collective operation is in progress.
     is_within: bool,
-    /// Messages to each rank, and from each.
+    /// The numbers of messages sent to each rank, and received from each.
     sent: Vec<u64>,
     received: Vec<u64>,
     failure: Option<Failure>,
 }
 
-/// The state of the call.
+/// The failure that all ranks agreed on for the current call.
 struct Failure {
     rank: usize,
     told: Told,
@@ -40,7 +40,7 @@ struct Failure {
     is_everybodys: bool,
 }
 
-/// A report from one rank to another.
+/// A failure notice from one rank to another.
 struct Letter {
     sent: u64,
     failure: Option<Told>,
@@ -65,7 +65,7 @@ impl Affairs {
         Self { number: 0, is_within: false, sent: vec![0; ranks], received: vec![0; ranks], failure: None }
     }
 
-    /// Begins a call, and says so, unless one has begun already.
+    /// Begins a collective call; returns false within another one.
     pub(super) fn begin(&mut self) -> bool {
         if std::mem::replace(&mut self.is_within, true) {
             return false;
@@ -75,7 +75,7 @@ impl Affairs {
         true
     }
 
-    /// Ends it. Returns its failure unless that is what this rank says itself.
+    /// Ends the call; returns its failure unless all ranks, this one included, reported the same one.
     pub(super) fn end(&mut self, mine: Option<&Told>) -> Option<(usize, Told)> {
         self.is_within = false;
         let failure = self.failure.take()?;
@@ -83,7 +83,7 @@ impl Affairs {
         (!stands).then_some((failure.rank, failure.told))
     }
 
-    /// The present state of the call.
+    /// Returns the failure of the present call, if there is one.
     pub(super) fn failure(&self) -> Option<(usize, Told)> {
         self.failure.as_ref().map(|failure| (failure.rank, failure.told.clone()))
     }
@@ -101,7 +101,7 @@ impl Affairs {
 }
 
 impl<H: Handle> Guest<H> {
-    /// Whether a rank has told this one of a failure of the call of this number.
+    /// Returns whether another rank has sent a failure notice for the current call.
     pub(super) fn has_letters(&self, affairs: &Affairs) -> bool {
         let (mpi, mut is_there, mut status) = (&self.channel.mpi, 0, Status::new());
         let any = mpi.constants.any_source;
@@ -110,15 +110,15 @@ impl<H: Handle> Guest<H> {
         code == 0 && is_there != 0
     }
 
-    /// Leaves what is under way, as all ranks do, when one has failed; `mine` is what went wrong here. Returns the failure of the first
-    /// rank that has one to be told. Everything that was started is over then.
+    /// Exchanges failure notices with all ranks, completes or cancels this rank's messages, and returns the first failure and its rank;
+    /// `mine` is this rank's own.
     pub(super) fn meet(&self, affairs: &mut Affairs, mine: Option<Told>, started: &mut [Started]) -> (usize, Told) {
         let letters = self.exchange_letters(affairs, mine.clone(), started);
         let failures = match letters {
             Ok(failures) => failures,
             Err(error) => {
                 self.abort(&format!("MPI fails while ranks tell each other of a failure: {error}"));
-                // MPI may still be reading what was to be sent.
+                // MPI may still be reading the send buffers.
                 std::process::abort();
             }
         };
@@ -131,7 +131,7 @@ impl<H: Handle> Guest<H> {
         (rank, told)
     }
 
-    /// The reports of all ranks, when no message between them is under way any more.
+    /// Completes all messages between ranks, then returns the failure of each rank.
     fn exchange_letters(
         &self,
         affairs: &mut Affairs,
@@ -197,7 +197,7 @@ impl<H: Handle> Guest<H> {
         Ok(failures.map(|(n, letter)| if n == rank { mine.clone() } else { letter?.failure }).collect())
     }
 
-    /// Takes a receive back, unless its message has come.
+    /// Cancels a receive whose message has not arrived.
     fn withdraw(&self, message: &mut Started, affairs: &mut Affairs) -> Result<()> {
         let (mpi, mut status) = (&self.channel.mpi, Status::new());
         // SAFETY: a request that was started and is not done yet.
@@ -215,7 +215,7 @@ impl<H: Handle> Guest<H> {
         Ok(())
     }
 
-    /// A message from a rank, if one has come.
+    /// Receives a message from a rank, if one has arrived.
     fn take(&self, communicator: H, peer: usize, tag: c_int) -> Result<Option<Vec<u8>>> {
         let (mpi, from, mut is_there, mut status) = (&self.channel.mpi, peer as c_int, 0, Status::new());
         // SAFETY: there is room for any family's status.
@@ -256,7 +256,7 @@ mod tests {
         affairs.failure = Some(Failure { rank: 1, told: told.clone(), is_everybodys: false });
         assert_eq!(affairs.end(None), Some((1, told.clone())));
         assert!(affairs.begin() && affairs.failure().is_none());
-        // What all say is not said of a rank.
+        // A failure that all ranks share is not attributed to one.
         affairs.failure = Some(Failure { rank: 0, told: told.clone(), is_everybodys: true });
         assert_eq!(affairs.end(Some(&told)), None);
     }

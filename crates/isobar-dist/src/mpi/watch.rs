@@ -1,10 +1,10 @@
-//! Whether the others are still alive, and showing them that this rank is.
+//! This module detects ranks that hang and answers the other ranks' liveness requests.
 //!
-//! A rank that has waited for another one for a while asks it for a sign, by a letter beside all messages; a process that runs
-//! answers, whatever it is at: while it waits itself, by the loop in which it does; while it computes, reads or writes, by a
-//! thread that takes its turn at MPI every half second. So a rank may be as slow as it likes, and who waits for one that waits
-//! for a third is told that it is alive. One that does not answer is stopped or out of reach. One that answers, but neither
-//! computes nor exchanges where it should do either, finds that out itself.
+//! A rank that has waited for another one for a while sends it a liveness request, on a communicator of its own. A running
+//! process always answers: from its waiting loop while it waits, else from a thread that calls MPI every half second. So a
+//! rank may be arbitrarily slow, and a rank that waits for one that waits for a third gets an answer. One that does not answer
+//! is stopped or unreachable. One that answers, but neither computes nor exchanges where it should do either, detects that
+//! itself.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -20,30 +20,30 @@ use super::functions::{Handle, Request, Status};
 use super::job::World;
 use crate::patience::{Idle, Lived, remedy};
 
-/// The tag of letters.
+/// The tag of liveness messages.
 const TAG: c_int = 0;
-/// How often letters are looked for.
+/// The interval between checks for liveness messages.
 const ROUND: Duration = Duration::from_millis(250);
-/// How long the rank that speaks for all may take to say what it was told.
+/// The time that the reporting rank may take to report a silent rank.
 const UNTIL_SAID: Duration = Duration::from_secs(3);
 
-/// Its subject, the rank that sent it, and the rank that it is about.
+/// A liveness message: its subject, the rank that sent it, and the rank that it is about.
 type Letter = [u64; 3];
-/// Are you there?
+/// The subject of a liveness request.
 const ASK: u64 = 1;
-/// I am.
+/// The subject of an answer to a request.
 const HERE: u64 = 2;
-/// The rank does not answer.
+/// The subject of a notice to the reporting rank that a third rank does not answer.
 const SILENT: u64 = 3;
 
-/// Letters on their way, kept by whoever has the turn.
+/// The pending liveness messages, owned by the thread that has the lock of MPI.
 pub(super) struct Post {
     sent: Vec<(Request, Box<Letter>)>,
-    /// Who has answered since that was looked at.
+    /// The ranks that have answered since this was last read.
     here: Vec<usize>,
-    /// Whether somebody waits for this rank.
+    /// Whether another rank waits for this one.
     is_asked: bool,
-    /// Whether there was an exchange since that was looked at.
+    /// Whether there was an exchange since this was last read.
     pub(super) has_exchanged: bool,
 }
 
@@ -55,7 +55,7 @@ impl Post {
 
 impl Drop for Post {
     fn drop(&mut self) {
-        // What may still be read must not go away.
+        // MPI may still read these buffers, so they are leaked.
         self.sent.drain(..).for_each(|(_, letter)| std::mem::forget(letter));
     }
 }
@@ -71,12 +71,12 @@ impl<H: Handle> World<H> {
         if status == 0 {
             post.sent.push((request, letter));
         } else {
-            // What may be read yet must not go away.
+            // MPI may still read this buffer, so it is leaked.
             std::mem::forget(letter);
         }
     }
 
-    /// Reads the letters that have come, and answers.
+    /// Receives the liveness messages that have arrived, and answers requests.
     fn attend(&self, post: &mut Post) {
         let (mpi, mut status) = (&self.channel.mpi, Status::new());
         post.sent.retain_mut(|(request, _)| {
@@ -123,16 +123,16 @@ impl<H: Handle> World<H> {
     }
 }
 
-/// How a rank waits for another one.
+/// The hang timer of a rank that waits for another one.
 pub(super) struct Patience {
     limit: Option<Duration>,
     lived: Lived,
     peer: Option<usize>,
-    /// Since the last sign of it.
+    /// The time since the last sign of life of `peer`.
     silent: Duration,
     since_look: Duration,
     since_ask: Duration,
-    /// Since the rank that speaks for all was told.
+    /// The time since the reporting rank was notified.
     since_told: Option<Duration>,
 }
 
@@ -150,7 +150,7 @@ impl Patience {
         }
     }
 
-    /// To be called all the time while waiting for `peer`.
+    /// Checks for a hang; to be called repeatedly while waiting for `peer`.
     pub(super) fn look<H: Handle>(&mut self, world: &World<H>, post: &mut Post, peer: usize) {
         let Some(limit) = self.limit else { return };
         if self.peer.replace(peer) != Some(peer) {
@@ -173,7 +173,7 @@ impl Patience {
             world.tell(post, peer, ASK, peer);
         }
         if self.silent > limit {
-            // One rank says it, where several wait.
+            // If several ranks wait for `peer`, only one of them reports it.
             let speaker = usize::from(peer == 0);
             match &mut self.since_told {
                 None if speaker != world.channel.rank => {
@@ -187,7 +187,7 @@ impl Patience {
     }
 }
 
-/// The thread that answers where the others do not come to it.
+/// The thread that answers liveness requests while the rank does not wait in MPI.
 pub(super) struct Watch {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -203,7 +203,7 @@ impl Watch {
             let mut since_asked = Duration::MAX;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(round) {
                 let Some(world) = Weak::upgrade(&world) else { return };
-                // Who waits in an exchange answers itself.
+                // A rank that waits in an exchange answers there.
                 let Some(mut post) = world.free_turn() else {
                     idle.observe(false);
                     continue;

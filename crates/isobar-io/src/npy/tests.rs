@@ -10,7 +10,7 @@ fn values() -> Vec<f64> {
     (0..24).map(|n| f64::from(n) / 4.0).collect()
 }
 
-/// A file as NumPy writes it, with any dictionary and data.
+/// Returns a file as NumPy writes it, with any dictionary and data.
 fn file(version: u8, dictionary: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY".to_vec();
     bytes.extend([version, 0]);
@@ -42,7 +42,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Vec<f64>, Problem> {
     parse(io::Cursor::new(bytes), bytes.len() as u64, &wanted(&SHAPE))
 }
 
-/// The message for `bytes`, which must be refused.
+/// Returns the message for `bytes`, which must be refused.
 fn refusal(bytes: &[u8]) -> String {
     let message = read_bytes(bytes).unwrap_err().of(Path::new("a.npy")).to_string();
     message.strip_prefix("a.npy: ").unwrap().to_owned()

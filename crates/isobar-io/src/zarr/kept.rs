@@ -67,7 +67,8 @@ fn numbers_of(store: &Store, array: &Array<'_>, count: usize) -> Result<Vec<f64>
     Ok(values.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect())
 }
 
-/// Puts the chunks of this many first frames into a new store: as links to the same files, where the disk has these. They are not written to again.
+/// Puts the chunks of this many first frames into a new store: as links to the same files, if the disk supports these. They are not written to
+/// again.
 pub(super) fn link(from: &Path, to: &Path, name: &str, shape: [usize; 3], frames: usize) -> io::Result<()> {
     let ([nz, ..], layers) = (shape, field_array(name, shape).dimensions[0].chunk);
     let (from, to) = (Store::new(from), Store::new(to));

@@ -79,11 +79,11 @@ fn read_root(store: &Path) -> Option<(Value, SystemTime)> {
     Some((serde_json::from_slice(&fs::read(path).ok()?).ok()?, found.modified().ok()?))
 }
 
-/// Why an entry of a store cannot be isobar's.
+/// The reason why an entry of a store cannot be isobar's.
 enum Odd {
-    /// Not part of the named arrays.
+    /// The entry is not part of the named arrays.
     Foreign,
-    /// Written after the root.
+    /// The entry was written after the root.
     Younger,
 }
 

@@ -80,7 +80,7 @@ impl Frames {
     }
 }
 
-/// The array for this number of frames.
+/// Makes the array for this number of frames.
 pub(super) fn array_of(name: &str, shape: [usize; 3], frames: usize) -> Array<'_> {
     let mut array = field_array(name, shape);
     array.dimensions.insert(0, Dimension { name: "time", length: frames, chunk: 1 });

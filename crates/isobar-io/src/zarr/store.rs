@@ -14,7 +14,7 @@ use crate::temporary::step;
 /// A group of arrays that is being written.
 pub(super) struct Store {
     folder: PathBuf,
-    /// Metadata of the arrays written so far.
+    /// The metadata of the arrays written so far.
     metadata: BTreeMap<String, Value>,
 }
 
@@ -39,7 +39,7 @@ impl Array<'_> {
         self.dimensions.iter().map(|dimension| dimension.chunk).product()
     }
 
-    /// A missing chunk reads as zeros.
+    /// Returns the metadata of the array, in which a missing chunk reads as zeros.
     pub(super) fn metadata(&self) -> Value {
         let lengths = |of: fn(&Dimension) -> usize| -> Vec<usize> { self.dimensions.iter().map(of).collect() };
         let names: Vec<_> = self.dimensions.iter().map(|dimension| dimension.name).collect();

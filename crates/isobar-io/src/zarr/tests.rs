@@ -37,7 +37,7 @@ fn numbers(path: &Path) -> Vec<f64> {
     fs::read(path).unwrap().as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()
 }
 
-/// The metadata equals what zarr-python 3.1 and xarray 2026.9 read as a dataset.
+/// Checks that the metadata equals what zarr-python 3.1 and xarray 2026.9 read as a dataset.
 #[test]
 fn metadata_and_chunks_are_those_of_version_3() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn a_store_that_another_program_wrote_from_ours_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("u.zarr");
     write(&path, &field(&[0.0; 6], &mesh())).unwrap();
-    // The same arrays and attributes, but compressed, indented or whatever.
+    // The same arrays and attributes, but compressed, indented or otherwise changed.
     let array = path.join("u/zarr.json");
     let text = fs::read_to_string(&array).unwrap();
     fs::write(&array, text.clone() + " ").unwrap();
@@ -201,7 +201,7 @@ fn names_that_no_array_can_have() {
     write(&path, &field(&[0.0; 6], &mesh)).unwrap();
 }
 
-/// Every file below a path.
+/// Returns every file below a path.
 fn walk(path: &Path) -> Vec<PathBuf> {
     match fs::read_dir(path) {
         Ok(entries) => entries.flat_map(|entry| walk(&entry.unwrap().path())).collect(),
@@ -215,7 +215,7 @@ fn a_missing_folder_is_named() {
     assert!(error.to_string().contains("mkdir -p /nowhere/at/all"), "{error}");
 }
 
-/// Every file of a folder, and what is in it.
+/// Returns every file of a folder with its content.
 fn files(root: &std::path::Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(root).unwrap().flatten() {
@@ -232,7 +232,7 @@ fn files(root: &std::path::Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Several processes write the same bytes as one process, including zeros and a partial last chunk.
+/// Checks that several processes write the same bytes as one process, including zeros and a partial last chunk.
 #[test]
 fn a_shared_store_is_that_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,7 +257,8 @@ fn a_shared_store_is_that_of_one_process() {
     first.finish(&mesh, &facts).unwrap();
     assert!(files(&alone) == files(&together));
     assert!(shared::SharedStore::join(&together, "u", shape, &folder.path().join("nowhere")).is_err());
-    // One that is not finished leaves what was there, and those who still write to it bring nothing back.
+    // A store that is not finished leaves the earlier files unchanged, and processes that still write to it do not
+    // restore it.
     let first = shared::SharedStore::begin(&together, "u", shape).unwrap();
     let second = shared::SharedStore::join(&together, "u", shape, first.folder()).unwrap();
     drop(first);

@@ -53,7 +53,7 @@ impl Evolve for Marching {
         let (verdicts, observer) = (&Verdicts::default(), &Mutex::new(observer));
         let mut steps = self.parts.each(|part, rank| {
             let rank = rank.world.rank();
-            // However rank 0 ends, the others must not wait for it.
+            // The others must not wait for rank 0, however it ends.
             let _told = (rank == 0).then_some(Told(verdicts));
             part.work.step(&mut verdicts.observer(rank, observer))
         })?;
@@ -136,7 +136,8 @@ mod tests {
         (iterations, [u, before], energy)
     }
 
-    /// Ranks that share a GPU take the steps of one, in a box closed in y, and with y periodic of an even and an odd number of rows.
+    /// Checks that ranks that share a GPU take the steps of one, in a box closed in y, and with y periodic of an even and an odd
+    /// number of rows.
     #[test]
     #[ignore = "needs a GPU"]
     fn steps_are_those_of_one_card() {

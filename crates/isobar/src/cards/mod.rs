@@ -236,7 +236,7 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
         let clock = Instant::now();
         let (verdicts, observer, not_finite) = (&Verdicts::default(), &Mutex::new(observer), &Mutex::new(None));
         let outcomes = self.parts.each_with(u, |part, rows, rank| {
-            // However rank 0 ends, the others must not wait for it.
+            // The others must not wait for rank 0, however it ends.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
             let observe = &mut verdicts.observer(rank.world.rank(), observer);
             let own = part.rows;
@@ -278,7 +278,7 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     }
 
     fn balance(&mut self) -> Result<Balance> {
-        // All ranks have the same sums.
+        // All ranks have the same sums, so that one is enough.
         Ok(self.parts.each(|part, _| part.work.balance())?.swap_remove(0))
     }
 
@@ -314,7 +314,7 @@ mod tests {
             });
             assert_eq!(counts.unwrap(), [end; 3]);
         }
-        // Nobody waits for a rank 0 that has ended.
+        // No rank waits for a rank 0 that has ended.
         let verdicts = Verdicts::default();
         drop(Told(&verdicts));
         assert!(verdicts.wait(1000).is_continue());

@@ -90,7 +90,8 @@ fn dead_ends_and_islands_do_not_count_as_connected() {
     assert_eq!(along(&mut sample, Axis::X).conductivity, x.conductivity);
 }
 
-/// A path of N cells from side to side conducts 1/N of its κ, whatever its turns, and closed pores beside it nothing.
+/// Checks that a path of N cells from side to side conducts 1/N of its κ, whatever its turns, and that closed pores beside it conduct
+/// nothing.
 #[test]
 fn one_winding_path_in_closed_form() {
     let shape = Shape::new(5, 4, 3);
@@ -113,8 +114,8 @@ fn one_winding_path_in_closed_form() {
     assert_eq!(along(&mut sample, Axis::Y).connected, 0.0);
 }
 
-/// Several components, of which other ones conduct along each axis: the numbers are those of a problem with the cells of these
-/// alone as its mask, bit for bit.
+/// Checks that with several components, of which other ones conduct along each axis, the numbers are those of a problem with a mask of
+/// these components, bit for bit.
 #[test]
 fn masks_of_each_axis_give_the_same() {
     for (shape, seed, open) in [(Shape::new(9, 7, 8), 5, 0.45), (Shape::new(13, 12, 1), 6, 0.7)] {
@@ -278,7 +279,7 @@ fn a_gpu_gives_what_the_processor_gives() {
     compare_images(&Device::cuda(0).unwrap(), 1e-9);
 }
 
-/// Uneven cells, and another device for the same sample.
+/// Checks uneven cells, and another device for the same sample.
 #[test]
 fn phases_of_uneven_cells() {
     let widths = vec![1.0, 2.0, 0.5, 1.0, 3.0];

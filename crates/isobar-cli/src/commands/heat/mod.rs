@@ -61,12 +61,12 @@ fn few_iterations(
     let mut stepper = TimeStepper::new(device, heat.clone(), options, &solver.for_plain_step())?;
     stepper.set(state)?;
     let step = stepper.step()?;
-    // From a steady state a step needs no iteration, and shows nothing.
+    // A step from a steady state needs no iteration, so that its number says nothing.
     let iterations = step.outcome.iterations;
     Ok((step.is_taken && iterations > 0).then_some(iterations))
 }
 
-/// The part of a time by which those of the same state may differ.
+/// The fraction of a time by which those of the same state may differ.
 const SAME_FRAME: f64 = 1e-12;
 
 /// The state of a run.
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         ranks: Option<&'a Ranks>,
     ) -> Result<Self> {
         let clock = Instant::now();
-        // Files that one rank alone cannot read, before anything that all ranks do together.
+        // Reads the files that one rank alone may be unable to read, before anything that all ranks do together.
         let read = || {
             case.require_memory(device)?;
             let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
     }
 
     fn take_steps(mut self, console: &mut Console) -> Result<Self> {
-        // Frames that go on begin with the next one that is due, as in a run that was not interrupted.
+        // If a run continues its frames, it begins with the next one that is due, as an uninterrupted run does.
         let [kept] = ranks::sum(self.ranks, [self.kept[0] as f64])?;
         if kept > 0.0 {
             self.framed = self.checked;
@@ -378,7 +378,7 @@ impl<'a> Run<'a> {
         self.writer.write(Job::Checkpoint { path, steps: self.stepper.taken(), facts: self.facts(), arrays })
     }
 
-    /// Returns what a restarted run must have in common with this one, and its position.
+    /// Returns the facts that a restarted run must have in common with this one, and its position.
     fn facts(&self) -> BTreeMap<String, String> {
         let mut all = facts(self.heat, self.stepper.moment());
         let description = self.stepper.description();

@@ -14,14 +14,14 @@ pub struct MatrixSize {
     pub shape: Shape,
     /// The stencil.
     pub kind: MatrixKind,
-    /// Stored numbers a cell.
+    /// The stored numbers per cell.
     pub values: f64,
     /// Couplings in x, y and z over those in x, roughly: they decide which directions coarser grids halve; those of tensor products do not
     /// halve z.
     pub strengths: [f64; 3],
-    /// Which directions are periodic.
+    /// Whether x, y and z are periodic.
     pub is_periodic: [bool; 3],
-    /// The directions whose couplings cross, as far as it is known.
+    /// The directions whose couplings cross, if known.
     pub crossing: Crossing,
 }
 
@@ -90,9 +90,9 @@ impl From<&OwnOperator> for MatrixSize {
 }
 
 impl MatrixSize {
-    /// Returns the solver that such a matrix chooses where options leave it open, as [`Stencil::choice`]; of a stored matrix, if it is
-    /// symmetric. Coefficients decide for a tensor product ([`Method::Auto`]), and for diffusion, for which this is the choice that
-    /// takes more memory.
+    /// Returns the solver that such a matrix chooses if options leave it open, as [`Stencil::choice`] does; for a stored matrix, if it is
+    /// symmetric. Coefficients decide for a tensor product ([`Method::Auto`]), and for diffusion, for which this is the choice that takes more
+    /// memory.
     pub fn choice(&self) -> Choice {
         match self.kind {
             MatrixKind::TensorProduct => Choice { method: Method::Auto, ..Choice::cycles() },

@@ -1,8 +1,8 @@
 //! Predicts how much memory a solver takes, before any is allocated.
 //!
-//! The prediction multiplies and adds: vectors of the method and its preconditioner, which name how many they keep where they allocate
-//! them; vectors and coefficients of each level; and what the back end takes beside these, an [`Overhead`] that it declares. On grids of
-//! 10⁵ cells and more it is at most 3 % below what is allocated and at most a third above it (`isobar-case/tests/memory.rs`).
+//! The prediction adds up the vectors of the method and its preconditioner, which state their number where they allocate them; the vectors
+//! and coefficients of each level; and the additional memory of the back end, which it declares as an [`Overhead`]. On grids of 10⁵ cells and
+//! more it is at most 3 % below what is allocated and at most a third above it (`isobar-case/tests/memory.rs`).
 
 mod matrix_size;
 
@@ -20,27 +20,26 @@ use crate::{Layout, Precision, Result, Shape};
 
 pub use matrix_size::{MatrixKind, MatrixSize};
 
-/// The memory that a back end takes beside the vectors and coefficients that all back ends keep; none by default, with vectors on the
-/// host.
+/// The memory that a back end takes besides the vectors and coefficients that all back ends keep; none by default, with vectors on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     /// Whether the device has memory of its own.
     pub is_apart: bool,
     /// Threads of the host, and the cells that are enough work for one.
     pub threads: [usize; 2],
-    /// Half planes that a thread keeps for each operator.
+    /// The half planes that a thread keeps for each operator.
     pub half_planes: f64,
-    /// Tile that a thread keeps for Jacobi's method. B
+    /// The tile that a thread keeps for Jacobi's method. B
     pub tile: f64,
-    /// Memory that an array passes through on its way to the device. B a cell
+    /// The buffers through which an array is copied to the device. B per cell
     pub staged: f64,
     /// Vectors that conjugate gradients, lines and each level of stored coefficients keep in addition.
     pub vectors: f64,
-    /// Memory of the device in which it makes Galerkin levels; zero where the host makes them. B a cell of the finest grid
+    /// The device memory in which Galerkin levels are made; zero if the host makes them. B per cell of the finest grid
     pub galerkin: f64,
     /// Cells of the coarsest Galerkin grid, which has a dense inverse, at most.
     pub coarsest: usize,
-    /// What decides the order of directions in its grids.
+    /// The rules for the order of directions in this device's grids.
     pub orientation: Orientation,
     /// Whether Jacobi's method needs the faces of a tensor product.
     pub stores_faces: bool,
@@ -58,7 +57,7 @@ pub struct Memory {
 const DOUBLE: f64 = size_of::<f64>() as f64;
 const SINGLE: f64 = size_of::<f32>() as f64;
 
-/// Predicts the memory of a solver beside the matrix and the caller's arrays. `choice` is the matrix's own, for options that are left open.
+/// Predicts the memory of a solver besides the matrix and the caller's arrays. `choice` is the matrix's own, for options that are left open.
 pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, overhead: &Overhead) -> Result<Memory> {
     let (around, moves) = matrix.around(options, overhead.orientation);
     let copies = around.shape.cells() != matrix.shape.cells();
@@ -114,8 +113,9 @@ fn predict_around(
     Ok(Memory { host, device }.times(MARGIN))
 }
 
-/// Predicts what each of several devices takes to make the levels of the grid that they share, beside its part of the solver: bodies
-/// on the host; coefficients of the whole grid and a workspace on the device. Nothing is taken by those that make levels of their part.
+/// Predicts the memory in which each of several devices makes the levels of the grid that they share, in addition to its part of the solver:
+/// aggregates on the host; coefficients of the whole grid and a workspace on the device. It is zero for devices that make levels of their
+/// part only.
 pub fn shared_setup(
     matrix: &MatrixSize,
     choice: &Choice,
@@ -132,9 +132,9 @@ pub fn shared_setup(
     Ok(Memory { host: 3.0 * BODIES, device }.times(matrix.shape.cells() as f64))
 }
 
-/// Small tables, and what the coarsest levels are padded to.
+/// A factor for small tables, and for the padding of the coarsest levels.
 const MARGIN: f64 = 1.03;
-/// Lists of the cells of bodies. B a cell
+/// Lists of the cells of strongly coupled aggregates. B per cell
 const BODIES: f64 = 4.0;
 
 impl Memory {
@@ -155,7 +155,7 @@ const HOST: usize = 0;
 const DEVICE: usize = 1;
 
 impl Count<'_> {
-    /// Adds what is kept from now on, and what is there only now.
+    /// Adds memory that is kept, and memory that is needed only at this moment.
     fn add(&mut self, place: usize, kept: f64, passing: f64) {
         let n = if self.overhead.is_apart { place } else { HOST };
         self.now[n] += kept;
@@ -167,7 +167,7 @@ impl Count<'_> {
         self.add(DEVICE, count * size * layout.len() as f64, 0.0);
     }
 
-    /// Adds coefficients in numbers of `size` bytes, with the workspace of passes and what they come through.
+    /// Adds coefficients in numbers of `size` bytes, with the workspace of passes and the buffer through which they are copied.
     fn operator(&mut self, values: f64, layout: &Layout, size: f64) {
         let [threads, cells] = self.overhead.threads;
         let chunks = threads.min(layout.len() / cells.max(1)).min(layout.shape().ny / 2).max(1) as f64;
@@ -314,9 +314,9 @@ impl Count<'_> {
         let setup = if self.overhead.galerkin == 0.0 { (4.5 * directions + 1.0) * ghosted } else { 0.0 };
         for (n, (shape, couplings)) in sizes.into_iter().enumerate() {
             let layout = Layout::new(shape)?;
-            // Bodies, the residual, two weights of each cell between coarse ones, and a product on its way.
+            // Strongly coupled aggregates, the residual, two weights of each cell between coarse ones, and the buffer of a product.
             self.vectors(4.5, &Layout::new(fine)?, size);
-            // Row sums, pivots and diagonals; b, u and what sweeps write to.
+            // Row sums, pivots and diagonals; b, u and the targets of sweeps.
             let vectors = 4.0 + self.overhead.vectors + if is_jacobi { more.max(1.0) } else { more };
             self.operator(couplings as f64 + vectors, &layout, size);
             self.add(HOST, 0.0, if n == 0 { setup } else { 0.75 * setup });
@@ -330,10 +330,10 @@ impl Count<'_> {
         Ok(())
     }
 
-    /// Adds modes, a layer each with levels of its own, cycles on them, and the singular vectors that they are made of.
+    /// Adds the vectors of modes (one layer and its levels each), the cycles on them, and the singular vectors that define them.
     fn modes(&mut self, matrix: &MatrixSize, layout: &Layout, [size, modal]: [f64; 2]) -> Result<()> {
         let layers = matrix.shape.nz;
-        // As many as a profile usually asks for.
+        // The number that a profile usually needs.
         let count = self.options.modes.count.given().unwrap_or(layers.div_ceil(8));
         let shape = Shape { nz: count, ..matrix.shape };
         let problems = MatrixSize { shape, values: matrix.values * layers as f64 / count.max(1) as f64, ..*matrix };

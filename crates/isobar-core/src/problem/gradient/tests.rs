@@ -45,7 +45,7 @@ struct Residual {
     u: Vec<f64>,
     adjoint: Vec<f64>,
     body: Vec<f64>,
-    /// b, where it does not follow the problem.
+    /// The right-hand side, if it does not follow the problem.
     fixed: Option<Vec<f64>>,
 }
 

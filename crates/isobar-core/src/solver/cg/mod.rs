@@ -24,18 +24,18 @@ use watch::{Due, Pause, Renewal, Watch};
 /// α = ρ/σ,  β = ρ/ρ_before
 /// ```
 ///
-/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the preconditioner varies or is
-/// not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and Ye, 1999), which costs one more inner product.
+/// The update of u lags one iteration behind, which lets it share a pass with that of p. If the preconditioner varies or is not
+/// symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and Ye, 1999), which costs one more inner product.
 ///
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
 ///
-/// In [`Cg::rounded`] r, z and q are in single precision S, as cycles are, beside u, p and the arithmetic of A p in precision T. q is
-/// rounded, so r separates from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
-/// takes nothing from the convergence (van der Vorst and Ye, 2000, for the idea of replacing residuals).
+/// In [`Cg::rounded`] r, z and q are in single precision S, as cycles are, while u, p and the arithmetic of A p are in precision T. q
+/// is rounded, so r drifts away from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
+/// does not slow convergence down (van der Vorst and Ye, 2000, for the idea of replacing residuals).
 ///
-/// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p where the operator does not advance it in place (CUDA),
-/// one for the norm ‖D^−½ r‖ where it is used, and one for b − A u where r is rounded.
+/// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p if the operator does not advance it in place (CUDA), one for the norm
+/// ‖D^−½ r‖ if it is used, and one for b − A u if r is rounded.
 pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     recurrence: Recurrence<B, T, S>,
     scalars: B::Scalars,
@@ -81,14 +81,14 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
     /// Makes the iteration watch ‖D^−½ r‖ instead of ‖r‖.
     ///
     /// # Errors
-    /// Where one more vector does not fit in memory.
+    /// Fails if one more vector does not fit in memory.
     pub fn watching_scaled(mut self, diagonal: Arc<dyn Diagonal<B, S>>) -> Result<Self> {
         let vector = self.recurrence.backend.zeros(diagonal.layout())?;
         self.recurrence.scaled = Some((diagonal, vector));
         Ok(self)
     }
 
-    /// Applies the last α to u, and hands the estimate of what is left to the monitor.
+    /// Applies the last α to u, and passes the estimate of the remaining error to the monitor.
     fn finish(&mut self, run: Run<'_, '_, B, T>, watch: &Watch) -> Result<()> {
         let Self { recurrence: this, scalars } = self;
         let Run { b, u, monitor, .. } = run;
@@ -98,7 +98,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
         }
         if !watch.is_variable {
             if watch.due == Some(Due::Both) && watch.is_sound {
-                // The last r is rounding to a large part, and so would be an estimate by its z.
+                // The last r is mostly rounding, and so would be an estimate by its z.
                 this.steps.residual(b, u, &mut this.r, UNUSED.of(scalars))?;
                 this.preconditioner.apply(&mut this.r, &mut this.z)?;
             }

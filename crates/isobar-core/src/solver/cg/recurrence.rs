@@ -26,13 +26,13 @@ pub(super) struct Recurrence<B: AggregateBackend, T: Real, S: Real> {
     pub(super) backend: B,
     pub(super) steps: Box<dyn Steps<B, T, S>>,
     pub(super) preconditioner: Box<dyn Preconditioner<B, S>>,
-    /// D, and D⁻¹ r, where the norm is ‖D^−½ r‖.
+    /// The diagonal D, and D⁻¹ r, if the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, S>>, B::Vector<S>)>,
     pub(super) r: B::Vector<S>,
     pub(super) z: B::Vector<S>,
-    /// p of even iterations, or of all.
+    /// The p of even iterations, or of all.
     p: B::Vector<T>,
-    /// p of odd iterations, where the operator cannot advance p in place.
+    /// The p of odd iterations, if the operator cannot advance p in place.
     pub(super) p_odd: Option<B::Vector<T>>,
     q: B::Vector<S>,
 }
@@ -68,7 +68,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         self.update_residual(Ratio::ZERO, 0, scalars)
     }
 
-    /// Does iteration n, which depends on n through its parity alone.
+    /// Runs iteration n, which depends on n through its parity alone.
     pub(super) fn iterate(&mut self, n: usize, u: &mut B::Vector<T>, scalars: &mut B::Scalars) -> Result<()> {
         let (now, next) = (n % 2, (n + 1) % 2);
         let is_variable = self.preconditioner.is_variable();
@@ -108,7 +108,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         preconditioner.precondition_residual(ResidualUpdate { r, q: &*q, z, alpha, out: RHO_NORM[parity] }, scalars)
     }
 
-    /// ‖D^−½ r‖² of this parity.
+    /// Computes ‖D^−½ r‖² of this parity.
     pub(super) fn scaled_norm(&mut self, parity: usize, scalars: &mut B::Scalars) -> Result<()> {
         let Some((diagonal, scaled)) = &mut self.scaled else { return Ok(()) };
         diagonal.divide_by_diagonal(&self.r, scaled)?;
@@ -124,7 +124,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         self.backend.axpy(Ratio::new(RHO[parity], SIGMA[parity]), p, u, scalars)
     }
 
-    /// Computes r = b − A u again after an iteration of parity `last`, and z where that is due too.
+    /// Computes r = b − A u again after an iteration of parity `last`, and z if that is due too.
     pub(super) fn renew(
         &mut self,
         due: Due,

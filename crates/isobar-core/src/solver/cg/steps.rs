@@ -71,7 +71,7 @@ pub(super) trait Steps<B: AggregateBackend, T: Real, S: Real>: Send {
         self.operator().needs_host()
     }
 
-    /// Computes again what depends on the coefficients, besides the operator.
+    /// Recomputes everything that depends on the coefficients, except for the operator.
     fn update(&mut self) -> Result<()> {
         Ok(())
     }
@@ -82,7 +82,7 @@ pub(super) trait Steps<B: AggregateBackend, T: Real, S: Real>: Send {
     /// Returns the traffic of the fused step of each iteration, and that of a projection after it.
     fn traffic(&self) -> (Traffic, Option<Traffic>);
 
-    /// Returns the vectors of the operator's precision that it holds.
+    /// Returns the number of its vectors in the operator's precision.
     fn vectors(&self) -> usize {
         0
     }

@@ -1,21 +1,21 @@
-//! What the scalars of an iteration say: whether to continue, and what is due before.
+//! This module observes the scalars of an iteration: whether to continue, and what must be done before.
 
 use std::ops::ControlFlow;
 
 use super::recurrence::{NORM, RHO, SIGMA};
 use crate::solver::monitor::{Broken, Monitor};
 
-/// Why the iterations were interrupted.
+/// The reason why the iterations were interrupted.
 pub(super) enum Pause {
-    /// The iterate before is worth keeping.
+    /// The previous iterate is worth keeping.
     Keep,
-    /// r is to be computed again.
+    /// The residual must be computed again.
     Renew(Due),
 }
 
 /// The state of the observation of iterations.
 pub(super) struct Watch {
-    /// Whether M varies or is not symmetric, so that α and β say nothing of the spectrum.
+    /// Whether M varies or is not symmetric, so that α and β do not determine the spectrum.
     pub(super) is_variable: bool,
     pub(super) keeps_best: bool,
     pub(super) renewal: Option<Renewal>,
@@ -33,7 +33,7 @@ impl Watch {
         (self.taken - 1) % 2
     }
 
-    /// Judges an iteration by its scalars. Interrupts where a residual is to be computed again or an iterate to be kept, see `pause`.
+    /// Judges an iteration by its scalars. Interrupts if a residual must be computed again or an iterate kept, see `pause`.
     pub(super) fn observe(&mut self, bank: &[f64], monitor: &mut Monitor<'_>) -> ControlFlow<()> {
         let now = self.taken % 2;
         self.taken += 1;
@@ -72,12 +72,12 @@ pub(super) struct Renewal {
     largest: f64,
 }
 
-/// How a rounded residual is computed again.
+/// The vectors that a residual replacement recomputes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// By itself: z, of the rounded r, still suits it.
+    /// Recomputes the residual only; z, computed from the rounded r, is still accurate enough.
     Residual,
-    /// With z: within one iteration r has fallen so far that it was rounding to a large part.
+    /// Recomputes the residual and z, because r has fallen so far within one iteration that z is mostly rounding.
     Both,
 }
 
@@ -92,7 +92,7 @@ impl Renewal {
         Self { largest: norm }
     }
 
-    /// Notes a norm, and returns what is due, if anything is.
+    /// Notes a norm, and returns the replacement that is due, if any.
     pub(super) fn note(&mut self, norm: f64) -> Option<Due> {
         self.largest = self.largest.max(norm);
         let fraction = norm / self.largest;

@@ -1,14 +1,14 @@
 //! Strongly coupled aggregates, whose constants the smoother hardly changes.
 //!
 //! In a matrix of strong contrast the slow vectors that no grid of 2ⁿ cells represents are the constants of aggregates of cells
-//! that couple strongly to each other and weakly to all else. For θ = 0.3, 0.03 and 0.001 two cells belong to one aggregate
-//! where their coupling is at least θ times the larger of the two cells' largest couplings; besides the sweeps,
+//! that couple strongly to each other and weakly to all other cells. For θ = 0.3, 0.03 and 0.001 two cells belong to one
+//! aggregate if their coupling is at least θ times the larger of the two cells' largest couplings; besides the sweeps,
 //!
 //! u += ω Σ_θ Z D⁻¹ Zᵀ r,
 //!
-//! Z the indicator vectors of aggregates, D the couplings that leave them and their row sums. Aggregates larger than `LARGEST`
-//! cells are left to coarser grids, where they are small, and so are those that are not weakly coupled to the rest, see `LOOSE`:
-//! smooth coefficients have none, at no cost.
+//! with Z the indicator vectors of aggregates, D the couplings that leave them and their row sums. Coarser grids correct
+//! aggregates that are larger than `LARGEST` cells, as these are small there, and those that are not weakly coupled to the rest,
+//! see `LOOSE`. Smooth coefficients have no aggregates, at no cost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -26,13 +26,14 @@ pub const DAMPING: f64 = 0.3;
 pub const THRESHOLDS: [f64; 3] = [0.3, 0.03, 0.001];
 /// The most cells in an aggregate.
 pub const LARGEST: u32 = 512;
-/// The largest D relative to the sum of an aggregate's diagonals: the smoother reduces what is coupled more strongly.
+/// The largest D relative to the sum of an aggregate's diagonals: the smoother reduces the constants of those coupled more
+/// strongly.
 pub const LOOSE: f64 = 0.1;
 /// The smallest D relative to the sum of its terms' absolute values: less is rounding.
 pub const CANCELLED: f64 = 1e-3;
 /// The smallest D relative to the sum of diagonals.
 pub const NEGLIGIBLE: f64 = 1e-14;
-/// Couplings of one direction with smaller variation belong together.
+/// The ratio of two successive couplings of one direction below which there may be aggregates.
 pub const CONTRAST: f64 = 0.1;
 
 /// The strongly coupled aggregates of one θ: disjoint sets of cells.
@@ -44,7 +45,7 @@ pub struct Bodies {
     pub cells: Vec<u32>,
     /// ω / D
     pub factors: Vec<f64>,
-    /// How many aggregates, the first ones, have cells in several subdomains; `cells` are those of one subdomain.
+    /// The number of aggregates, the first ones, with cells in several subdomains; `cells` are those of one subdomain.
     pub shared: usize,
 }
 
@@ -143,11 +144,11 @@ fn largest_couplings<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> 
 struct Joined<'a, N> {
     matrix: &'a Couplings<N>,
     sets: DisjointSets,
-    /// By j, row by row of k: whether a cell is joined to the one before it in its row, with an entry of 0 at either end.
+    /// For each row (j, k): whether each cell is joined to its predecessor in x, with an entry of 0 at either end.
     along: Vec<Vec<u8>>,
-    /// By j, row by row of k, by stored offset: whether no coupling of the row is left for a smaller θ.
+    /// For each row (j, k) and stored offset: whether no coupling is left for a smaller θ.
     settled: Vec<Vec<bool>>,
-    /// For first cells, the number of others in the aggregate, later its number; else 0.
+    /// The number of other cells of the aggregate that begins at this cell, later its number; 0 for other cells.
     sizes: Vec<u32>,
 }
 
@@ -183,7 +184,7 @@ fn are_strong<N: Real>(
 }
 
 impl<'a, N: Real> Joined<'a, N> {
-    /// Makes every cell an aggregate of its own.
+    /// Makes every cell an aggregate.
     fn apart(execute: &impl Execute, matrix: &'a Couplings<N>) -> Self {
         let Shape { nx, ny, nz } = matrix.grid.shape;
         Self {
@@ -253,7 +254,7 @@ impl<'a, N: Real> Joined<'a, N> {
                         let (own, other) = (largest_of(j, 0, k as isize), largest_of(to_j, dx, to_k));
                         *settled = !are_strong(c, own, other, thetas, &mut strong[1..], &mut new);
                         let to_k = to_k.rem_euclid(nz as isize) as usize;
-                        // Nothing is left to join where both cells are joined to the previous cells, and these to each other.
+                        // Nothing is left to join if both cells are joined to the previous cells, and these to each other.
                         let own = &along[j][k * (nx + 2) + 1..][..nx];
                         let other = &along[to_j][k_row(to_k, nx, dx)..][..nx];
                         let rows = new.iter_mut().zip(&strong[..nx]).zip(own.iter().zip(other));
@@ -351,7 +352,7 @@ impl<'a, N: Real> Joined<'a, N> {
 /// Counts for the first cell of each aggregate its other cells.
 fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
     execute.for_each(&mut vec![(); sizes.len().div_ceil(PIECE)], |piece, ()| {
-        // One addition for consecutive cells, or all threads would wait for the same few numbers.
+        // Consecutive cells are added at once, so that threads do not wait for the same few numbers.
         let (mut last, mut count) = (0, 0);
         let add = |last: u32, count: u32| {
             if count > 0 {

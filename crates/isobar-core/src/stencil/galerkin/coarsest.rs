@@ -7,11 +7,11 @@ use crate::real::Real;
 /// have been eliminated.
 const SINGULAR_PIVOT: f64 = 1e-13;
 
-/// Returns G with A G A = A, dense, row by row in the order of cells (i, then j, then k): A⁻¹ where it exists, and
-/// otherwise the inverse of A without one unknown of each decoupled component, with rows and columns of zeros for these. G
-/// is symmetric and positive semidefinite.
+/// Returns G with A G A = A, dense, row by row in the order of cells (i, then j, then k): A⁻¹ if it exists, and otherwise
+/// the inverse of A without one unknown of each decoupled component, with rows and columns of zeros for these. G is
+/// symmetric and positive semidefinite.
 ///
-/// Gaussian elimination carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985): where couplings are
+/// Gaussian elimination computes row sums besides couplings (Grassmann, Taksar and Heyman, 1985): if couplings are
 /// positive, every number is a sum of positive ones, without cancellation for any contrast.
 pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
     let shape = matrix.grid.shape;

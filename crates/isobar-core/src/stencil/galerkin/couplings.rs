@@ -99,7 +99,7 @@ impl Grid {
         (i + 2) as usize + self.row() * (k + 1) as usize
     }
 
-    /// Returns the plane beside plane j; none beyond a side.
+    /// Returns the neighbour of plane j in direction dy; none beyond a side.
     #[inline(always)]
     pub fn beside(&self, j: usize, dy: isize) -> Option<usize> {
         let (ny, to) = (self.shape.ny as isize, j as isize + dy);
@@ -143,9 +143,9 @@ impl Grid {
 /// One plane of a matrix.
 #[derive(Debug, Default)]
 pub struct CouplingPlane<'p, N = f64> {
-    /// By stored offset: minus the entry of the matrix, empty for an offset without entries.
+    /// The couplings by stored offset: minus the entries of the matrix, empty for an offset without entries.
     pub couplings: [&'p mut [N]; UPPER],
-    /// Row sums.
+    /// The row sums.
     pub sums: &'p mut [N],
 }
 
@@ -153,8 +153,8 @@ pub struct CouplingPlane<'p, N = f64> {
 ///
 /// (A u)_n = s_n u_n + Σ_m c_nm (u_n − u_m)
 ///
-/// Row sums s are stored beside the couplings: as differences of entries they would be lost to rounding from a contrast of
-/// 10⁹ on.
+/// Row sums s are stored besides the couplings: computed as differences of entries, they would be lost to rounding from a
+/// contrast of 10⁹ on.
 #[derive(Clone, Debug)]
 pub struct Couplings<N = f64> {
     /// The cells.
@@ -163,11 +163,11 @@ pub struct Couplings<N = f64> {
     pub present: [bool; UPPER],
     /// The number of stored offsets before each, and in all.
     places: [usize; UPPER + 1],
-    /// Plane by plane: couplings by stored offset, and row sums.
+    /// The couplings by stored offset, and the row sums, plane by plane.
     numbers: Vec<N>,
     /// The values beyond closed sides.
     zeros: Vec<N>,
-    /// Memory of finer matrices, for this one's products.
+    /// Memory of finer matrices, which products reuse.
     pub(super) spare: Spare<N>,
 }
 
@@ -249,7 +249,7 @@ impl<N: Real> Couplings<N> {
         }
     }
 
-    /// Returns the couplings at a stored offset of plane j, empty where there are none.
+    /// Returns the couplings at a stored offset of plane j, empty if there are none.
     #[inline(always)]
     pub(super) fn stored(&self, j: usize, n: usize) -> &[N] {
         let len = self.grid.plane();
@@ -279,7 +279,7 @@ impl<N: Real> Couplings<N> {
         matrix
     }
 
-    /// Returns the least and the largest coupling of a seven-point matrix; 0 where a cell is inactive.
+    /// Returns the least and the largest coupling of a seven-point matrix; 0 if a cell is inactive.
     pub(super) fn extremes(&self, execute: &impl Execute) -> [f64; 2] {
         let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
         let mut extremes = vec![[f64::INFINITY, 0.0]; ny];
@@ -416,7 +416,7 @@ impl<N: Real> Couplings<N> {
 /// and the number of these cells: directions of more than one cell where such couplings are on average at least a quarter
 /// of the strongest direction's, in z half. Unless it `halves_lines`, z comes after x and y have one cell.
 pub fn strong(grid: &Grid, couplings: [(f64, usize); 3], halves_lines: bool) -> Vec<Axis> {
-    /// Couplings with means up to this ratio count as equal.
+    /// The ratio up to which means of couplings count as equal.
     const ISOTROPIC: f64 = 4.0;
     /// The ratio for z, whose lines are solved exactly: halving it too is cheaper, but never necessary; where layers lie
     /// across it, with weak couplings on average, it costs iterations.

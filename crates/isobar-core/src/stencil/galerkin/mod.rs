@@ -1,18 +1,18 @@
 //! Galerkin coarse grids of the diffusion operator: A_c = PᵀAP, at most 27 points, nothing collapsed.
 //!
 //! Coarsening is vertex-centred: in each strong direction every other cell (0, 2, 4, …) stays, x, then y, then z on the result, with no smoothing in
-//! between. Everything here is *setup*, made of local passes over planes, in single precision where levels are and couplings fit. A back end may run
-//! them on all its threads ([`Execute`]) or take them as the specification of its own kernels:
+//! between. Everything here is *setup*, in local passes over planes, in single precision if levels are and couplings fit. A back end may run these
+//! on all its threads ([`Execute`]) or take them as the specification of its own kernels:
 //!
-//! * [`couplings`] a symmetric 27-point matrix as 13 couplings and a row sum a cell, and what is read off it,
+//! * [`couplings`] a symmetric 27-point matrix as 13 couplings and a row sum per cell, and its properties,
 //! * [`weights`] interpolation from the coefficients, relaxed across the line (an operator-induced P),
 //! * [`product`] PᵀAP in one direction,
-//! * [`bodies`] strongly coupled bodies of cells, whose constants are corrected beside the smoothing,
+//! * [`bodies`] strongly coupled aggregates of cells, whose constants are corrected in addition to the smoothing,
 //! * [`coarsest`] the inverse of the coarsest matrix,
-//! * [`setup`] all of this, as a back end supplies it,
-//! * [`sizes`] the grids of the levels and their numbers of couplings, before any of this.
+//! * [`setup`] these steps as an interface of back ends,
+//! * [`sizes`] the grids of the levels and their numbers of couplings, before the setup.
 //!
-//! `docs/notes/diffusion-multigrid.md` tells how the method was found and what each part is worth.
+//! `docs/notes/diffusion-multigrid.md` describes how the method was found and what each part is worth.
 
 pub mod bodies;
 pub mod coarsest;

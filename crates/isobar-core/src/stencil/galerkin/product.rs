@@ -17,9 +17,9 @@ use super::weights::Weights;
 use crate::layout::Axis;
 use crate::real::Real;
 
-/// A diagonal of PᵀAP below this fraction of Σ P² d, over the fine cells of the coarse cell, is rounding: these cells are
-/// coupled only to each other, and only their constant is left, which is in the null space of A. The coarse cell is held: it has
-/// no couplings, and Σ P² d on its diagonal, so that its correction is negligible and does not spread.
+/// The fraction of Σ P² d, over the fine cells of the coarse cell, below which a diagonal of PᵀAP is rounding: these cells are
+/// coupled only to each other, and only their constant remains, which is in the null space of A. Such a coarse cell gets no
+/// couplings, and Σ P² d as its diagonal, so that its correction is negligible and does not spread.
 pub const COLLAPSED: f64 = 1e-13;
 
 /// Returns the offsets of PᵀAP's couplings, where A has those of `present` and a direction becomes that of `coarse`.
@@ -114,7 +114,7 @@ impl<N: Real> Making<'_, N> {
     /// Adds the cells of a row that have [`COLLAPSED`], with Σ P² d.
     ///
     /// With a and b the weights of coarse cell I in the odd cells before and after, its diagonal is d(2I) + a² d(2I−1) + b²
-    /// d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)), which is 0 where a and b are 1 and these cells are coupled only to each
+    /// d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)), which is 0 if a and b are 1 and these cells are coupled only to each
     /// other.
     #[inline(always)]
     fn find_collapsed(
@@ -157,7 +157,7 @@ impl<N: Real> Making<'_, N> {
         }
     }
 
-    /// Returns the diagonal entry of the odd cell at a pair; 0 where there is none.
+    /// Returns the diagonal entry of the odd cell at a pair; 0 if there is none.
     fn odd_diagonal(&self, mut at: [usize; 3], pair: isize) -> N {
         let (odd, d) = (&self.weights.odd, self.axis() as usize);
         let count = odd.extents()[d];
@@ -224,7 +224,7 @@ impl<N: Real> Making<'_, N> {
     #[inline(always)]
     fn sums(&self, row: [usize; 2], out: &mut [N], one: &mut TimesOne<N>) {
         if self.axis() == Axis::X {
-            // One fine row has all three cells.
+            // The three cells are in the same fine row.
             let t = self.times_one([row[0], row[1]], one);
             let below = self.weights(row, 0, false, [0; 3]);
             let above_before = self.weights(row, -1, true, [0; 3]);
@@ -299,7 +299,7 @@ struct Block<'a, N> {
 }
 
 impl<'a, N: Real> Block<'a, N> {
-    /// Returns E(2I + from, 2I + from + step), zeros where there are none.
+    /// Returns E(2I + from, 2I + from + step), zeros if there are none.
     #[inline(always)]
     fn e(&self, from: isize, step: isize) -> &'a [N] {
         let Self { making, scratch, row, mut across } = *self;
@@ -416,8 +416,8 @@ impl<'a, N: Real> Block<'a, N> {
 
 /// Scratch of a thread.
 struct Scratch<N> {
-    /// Used in x: couplings of a fine row, by stored offset: those of the odd cells before and after coarse cells, and those of
-    /// even ones.
+    /// For products in x: the couplings of a fine row by stored offset, of the odd cells before and after coarse cells, and of
+    /// the even ones.
     halves: Vec<[Vec<N>; 2]>,
     zeros: Vec<N>,
     one: TimesOne<N>,

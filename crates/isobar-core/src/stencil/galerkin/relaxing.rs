@@ -5,26 +5,26 @@ use super::couplings::{Couplings, Grid, Offset, positive};
 use crate::layout::{Axis, Shape};
 use crate::real::{Precision, Real};
 
-/// Half sweeps that relax the weights across the lines.
+/// The number of half sweeps that relax the weights across the lines.
 pub const HALF_SWEEPS: usize = 4;
 
 /// Sums of weights within this of 1 are rounded to 1.
 pub const NEARLY_ONE: f64 = 1e-6;
 
-/// Row sums below this fraction of the diagonal do not count in weights. Where little else holds a part of the grid, such as a thin
-/// layer above closed cells, weights that it lowers differ from cell to cell, and so does P 1, whose energy on the next grid is then
+/// The fraction of the diagonal below which row sums do not count in weights. If little else ties a part of the grid, such as a thin
+/// layer above closed cells, row sums lower weights differently from cell to cell, and so P 1, whose energy on the next grid is then
 /// that of the couplings instead of that of the row sums.
 pub const SMALL_SHIFT: f64 = 0.01;
 
-/// Smaller weights are dropped, in favour of the other one. Where pieces of a grid lie beside each other in a plane, relaxing
+/// The weight below which a weight is dropped, in favour of the other one. If separate pieces of a grid lie in one plane, relaxing
 /// across it leaves traces of a piece in coarse cells that are inactive or belong to another piece. A coarse cell of nothing but
 /// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the next
 /// grid. The value is no ratio of round coefficients, on which rounding would decide.
 pub const NEGLIGIBLE: f64 = 7e-3;
 
-/// Where the cells below and above are both inactive, all of a cell's weight goes to the one above if its weight is larger by
-/// this factor, otherwise to the one below: of two coarse cells that only share the same cells, one is redundant, and PᵀAP
-/// singular. It exceeds 1, so that rounding does not decide between equals.
+/// If the cells below and above are both inactive, one of them gets all of a cell's weight: the one above if its weight is larger by
+/// this factor, otherwise the one below. Of two coarse cells that only share the same cells, one is redundant, and PᵀAP singular.
+/// The factor exceeds 1, so that rounding does not decide between equals.
 pub const LEANING: f64 = 1.07;
 
 /// The data that weights are computed from.
@@ -260,7 +260,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         [vec![N::ZERO; cells], vec![N::ZERO; cells]]
     }
 
-    /// Runs one half sweep on a plane; `parity` tells which columns change, if not all.
+    /// Runs one half sweep on a plane; `parity` states which columns change, if not all.
     #[inline(always)]
     fn relax_plane(
         &self,

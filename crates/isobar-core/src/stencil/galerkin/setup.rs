@@ -11,7 +11,7 @@ use crate::{Layout, Precision, Result};
 pub trait Setup {
     /// A matrix, from which the next one can be made.
     type Matrix;
-    /// P, one direction after the other.
+    /// The interpolation P, one direction after the other.
     type Weights;
     /// The strongly coupled aggregates, see [`bodies`]; none by default.
     type Bodies: Default;
@@ -19,13 +19,13 @@ pub trait Setup {
     /// Returns the cells of a matrix.
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
-    /// See [`Couplings::strong_axes`].
+    /// Returns the strong directions, see [`Couplings::strong_axes`].
     fn strong_axes(&self, matrix: &Self::Matrix, halves_lines: bool) -> Result<Vec<Axis>>;
 
     /// Makes P and PᵀAP with these directions halved, in their order.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if it does not fit; the errors of the device.
     fn coarsen(&self, matrix: Self::Matrix, axes: &[Axis]) -> Result<(Self::Weights, Self::Matrix)>;
 
     /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
@@ -38,9 +38,9 @@ pub trait Setup {
 /// A matrix from which levels are made on the host.
 #[derive(Clone, Debug)]
 pub enum Matrix {
-    /// Single precision, where the row sums of coarse grids, which are differences, fit.
+    /// A matrix in single precision, for coarse grids whose row sums, which are differences, are accurate in it.
     Single(Couplings<f32>),
-    /// Double precision, for any couplings.
+    /// A matrix in double precision, for any couplings.
     Double(Couplings),
 }
 

@@ -5,9 +5,9 @@ use super::couplings::strong;
 use crate::layout::Shape;
 
 /// Returns the grid of each level below one with these average couplings in x, y and z, and how many couplings a cell stores there: half
-/// of its neighbours, which lie in any combination of directions that have been halved, and in at most one of the others. Levels end
-/// lines in z are halved beside other directions if that is so. Levels end
-/// where the coarsest has at most as many cells as are solved on exactly, or with as many as are wanted, the first one included.
+/// of its neighbours, which lie in any combination of directions that have been halved, and in at most one of the others. `halves_lines`
+/// states whether z is halved in addition to other directions. Levels end with at most `coarsest` cells, or with as many levels as are
+/// `wanted`, the first one included.
 pub fn level_sizes(
     mut shape: Shape,
     mut strengths: [f64; 3],

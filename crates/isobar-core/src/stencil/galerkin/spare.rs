@@ -6,13 +6,13 @@ use crate::large_pages::zeros;
 use crate::lock;
 use crate::real::Real;
 
-/// Numbers that are no longer needed. Levels are made of ever smaller matrices, and pages that the system must clear take
-/// longer to get than most of the computation in them.
+/// Arrays that are no longer needed. Each level's matrix is smaller than the one before, and the system takes longer to
+/// clear new pages than most of the computation in them.
 #[derive(Debug, Default)]
 pub(super) struct Spare<N>(Mutex<Vec<Vec<N>>>);
 
 impl<N> Clone for Spare<N> {
-    /// A copy has no spare memory.
+    /// Makes a copy without spare memory.
     fn clone(&self) -> Self {
         Self(Mutex::new(Vec::new()))
     }

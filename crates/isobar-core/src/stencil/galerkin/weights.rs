@@ -29,14 +29,14 @@ pub struct Weights<N = f64> {
     pub coarse: Grid,
     /// The odd cells, numbered like the coarse cells below them.
     pub odd: Grid,
-    /// Plane by plane: weights of the cells below, of those above, and the matrix's diagonal without ghosts.
+    /// The weights of the cells below, those of the cells above, and the matrix's diagonal, without ghosts, plane by plane.
     numbers: Vec<N>,
-    /// P 1 by j of the finer grid, where it is not 1 in all of the plane.
+    /// P 1 of each j of the finer grid, if it is not 1 in all of the plane.
     pub(super) of_one: Vec<Option<OfOne<N>>>,
     zeros: Vec<N>,
 }
 
-/// P 1 in a plane of the finer grid.
+/// The product P 1 in a plane of the finer grid.
 #[derive(Clone, Debug)]
 pub(super) struct OfOne<N> {
     /// Values in the order of [`Grid`].

@@ -26,29 +26,29 @@ pub(crate) use relax::{Correction, Relax};
 /// The right-hand side and the target of a tile of lines. (Traits, not closures: only functions that are certain to be inlined
 /// get this machine's vector instructions.)
 trait LineTask<S: Simd, T: Real> {
-    /// What all rows of a tile share.
+    /// The data that all rows of a tile share.
     type Tile;
     /// A row of the right-hand side.
     type Row: LineRow<S, T>;
 
-    /// Returns what the rows of these columns share.
+    /// Returns the data that the rows of these columns share.
     fn tile(&self, columns: Columns) -> Self::Tile;
 
-    /// Returns a row of the right-hand side; called once a row, upwards.
+    /// Returns a row of the right-hand side; called once per row, upwards.
     fn row(&mut self, tile: &Self::Tile, w: Window) -> Self::Row;
 
     /// Adds the sums of a row.
     #[inline(always)]
     fn end_row(&mut self, _row: Self::Row) {}
 
-    /// Receives a final row of the solution; called once a row, downwards.
+    /// Receives a final row of the solution; called once per row, downwards.
     #[inline(always)]
     fn finish(&mut self, _w: Window) {}
 }
 
 /// A row that is computed pack by pack, from the entries of the matrix.
 trait LineRow<S: Simd, T: Real> {
-    /// Returns pack i over W; `across` are the entries across periodic ends, where the row is at one.
+    /// Returns pack i over W; `across` are the entries across periodic ends, if the row is at one.
     fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T>;
 
     /// Prefetches the data needed a little after pack i.
@@ -146,7 +146,7 @@ struct Eliminated<'a, 'y, S: Simd, T: Real> {
 }
 
 impl<S: Simd, T: Real> Eliminated<'_, '_, S, T> {
-    /// Eliminates the entry below; `ends` tells which vertical entries are across a periodic end.
+    /// Eliminates the entry below; `ends` states which vertical entries are across a periodic end.
     #[inline(always)]
     fn compute(&mut self, coefficients: &impl RowCoefficients<S, T>, row: &mut impl LineRow<S, T>, ends: [bool; 2]) {
         let Self { y, below, ratio, factor, ahead } = self;

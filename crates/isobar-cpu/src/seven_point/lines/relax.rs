@@ -20,7 +20,7 @@ pub(crate) struct Relax<'s, T> {
     pub(crate) space: LineSpace<'s, T>,
 }
 
-/// f + Σ t u over the entries out of the column.
+/// The row f + Σ t u over the entries out of the column.
 struct Coupled<'a, S: Simd, T: Real> {
     simd: S,
     g: Geometry<'a, T>,

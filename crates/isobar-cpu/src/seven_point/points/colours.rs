@@ -10,8 +10,8 @@ use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, SevenPo
 use crate::shared::{Row, Shared};
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Computes u += ρ D⁻¹(f − A u) in the cells of one colour of plane j. From zero, the first of two half sweeps sets the others
-    /// to zero.
+    /// Computes u += ρ D⁻¹(f − A u) in the cells of one colour of plane j. From zero, the first of two half sweeps sets the cells
+    /// of the other colour to zero.
     pub(crate) fn relax_cells(&self, c: &C, j: usize, colour: Colour, rho: T, guess: Guess, [f, u]: [Shared<T>; 2]) {
         let g = self.geometry();
         for half in Colour::BOTH {
@@ -63,7 +63,7 @@ impl<T: Real> Kernel<T> for HalfSweep<T> {
                     diagonal = diagonal + (below + above);
                 }
                 let old = out.get(i);
-                // Where D is zero, so is the relaxed value.
+                // If D is zero, so is the relaxed value.
                 out.set(i, rho.mul_add((sum - diagonal * old) * diagonal.reciprocal(), old));
             }
         }

@@ -9,13 +9,13 @@ use crate::{Cpu, Vector};
 /// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
 #[derive(Debug)]
 pub(crate) struct Tiles<T> {
-    /// One space a thread.
+    /// One space per thread.
     pub(super) spaces: Vec<TileSpace<T>>,
     /// Σ r² of each tile.
     pub(super) sums: Vec<f64>,
     /// Σ r² of each line of cells along x, in tiles that follow each other in x.
     pub(super) lines: Vec<f64>,
-    /// u between the sweeps of a cycle that is computed sweep by sweep.
+    /// The u between the sweeps of a cycle that is computed sweep by sweep.
     pub(super) between: Option<Vector<T>>,
 }
 
@@ -40,11 +40,11 @@ const MARGIN: usize = ROW_ALIGNMENT;
 /// A thread's copy of a tile, aligned to cache lines.
 #[derive(Debug)]
 pub(super) struct TileSpace<T> {
-    /// u before and after a sub-iteration, alternating: after an odd number of sub-iterations u is in the second.
+    /// The u before and after a sub-iteration, alternating: after an odd number of sub-iterations u is in the second.
     pub(super) u: [Vector<T>; 2],
-    /// c of [`Update`]; at the place of a cell next to the tile in x, the value there.
+    /// The c of [`Update`]; at the place of a cell next to the tile in x, the value there.
     pub(super) constant: Vector<T>,
-    /// w of [`Update`]: west, east, south, north, below, above.
+    /// The w of [`Update`]: west, east, south, north, below, above.
     pub(super) weights: [Vector<T>; 6],
     /// The residual of a row.
     pub(super) residual: Vector<T>,
@@ -139,7 +139,7 @@ impl<T: Real> TileSpace<T> {
 /// The lanes of rows of one parity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lanes {
-    /// m of the first lane.
+    /// The number m of the first lane.
     pub(super) m: usize,
     /// The first and one past the last that are relaxed.
     pub(super) relaxed: [usize; 2],

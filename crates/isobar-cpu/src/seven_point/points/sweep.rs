@@ -12,9 +12,9 @@ use crate::{Geometry, HalfPlane, Row, RowSum, Shared};
 pub(super) struct Update<S: Simd, T: Real> {
     /// ω D⁻¹ f
     pub(super) constant: Pack<S, T>,
-    /// w of west, east, south and north.
+    /// The weights w of west, east, south and north.
     pub(super) horizontal: [Pack<S, T>; 4],
-    /// w of below and above, where there are layers.
+    /// The weights w of below and above, if there are layers.
     pub(super) vertical: Option<[Pack<S, T>; 2]>,
 }
 

@@ -25,14 +25,14 @@ pub(super) struct Tile<'t, T> {
     pub(super) f: Shared<T>,
     pub(super) u: Shared<T>,
     pub(super) v: Shared<T>,
-    /// Where Σ (f − A u)² of each row is added, from the grid's first row on, if it is wanted.
+    /// The place where Σ (f − A u)² of each row is added, from the grid's first row on, if it is wanted.
     pub(super) lines: Option<(Shared<f64>, isize)>,
     /// The operands of momentum.
     pub(super) moving: Option<Moving<T>>,
     pub(super) space: &'t mut TileSpace<T>,
 }
 
-/// Momentum of an exact cycle.
+/// The momentum of an exact cycle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moving<T> {
     /// m
@@ -128,9 +128,9 @@ impl<T: Real> WithSimd for Others<'_, '_, T> {
 /// The structure of a tile's w, as found so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Weights<T> {
-    /// Equal in all cells, except at missing faces; by direction, where one has been found.
+    /// The weights are equal in all cells, except at missing faces; by direction, if one has been found.
     Uniform([Option<T>; 6]),
-    /// Different, with or without couplings in y.
+    /// The weights differ, with or without couplings in y.
     Various(bool),
 }
 

@@ -130,7 +130,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     let begin = Arguments::new().with(matrix.operands()).with(search);
     let extents @ [nx, ny, nz] = matrix.grid.extents();
     matrix.launch(module.kernel("begin_search")?, nx * ny * nz.div_ceil(PART), BLOCK, begin.clone())?;
-    // Cells that belong together by the first threshold do so by all.
+    // Cells of one aggregate for the first threshold are in one for all later thresholds.
     let tiles: usize = extents.into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
     let arguments = THRESHOLDS.into_iter().fold(begin, Arguments::with);
     matrix.launch(module.kernel("label_tiles")?, BLOCK * tiles, BLOCK, arguments)?;

@@ -90,7 +90,7 @@ impl Measures {
     }
 }
 
-/// For each direction the sum of its couplings, and their number.
+/// The sum of the couplings of each direction, and their number.
 type Means = [f64; 2 * 3];
 
 /// The couplings and row sums of a level on the GPU.
@@ -101,11 +101,11 @@ pub struct Matrix {
     pub(super) workspace: Arc<Workspace>,
     measures: Arc<Measures>,
     pub(crate) grid: Grid,
-    /// Which offsets are stored.
+    /// The offsets that are stored.
     pub(crate) present: [bool; UPPER],
-    /// On the finest level: whether a coupling is much weaker than the next one in its direction.
+    /// Whether a coupling is much weaker than the next one in its direction; known on the finest level only.
     pub(super) has_contrast: bool,
-    /// On the finest level: the result of `mean_couplings` of measures.cu.
+    /// The result of `mean_couplings` of measures.cu; on the finest level only.
     means: Option<Means>,
     fields: Piece,
 }

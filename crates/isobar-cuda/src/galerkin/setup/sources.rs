@@ -124,11 +124,12 @@ pub(super) fn product(number: Number, grid: &Grid, present: &[bool; UPPER], coar
     if is_on_the_way { product_of(number, present, coarse) } else { any_product(number) }
 }
 
-/// Has the kernels compiled that make Galerkin levels of a grid in a number type, and those that use them in precision T.
+/// Requests the compilation of the kernels that make Galerkin levels of a grid in a number type, and of those that use them in
+/// precision T.
 pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, has_contrast: bool) {
     const BODIES: &[&str] =
         &["keep_bodies", "begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells"];
-    // First what takes longest.
+    // The kernels that take longest to compile come first.
     let way = on_the_way(grid);
     if grid.seven_points() == way[0] {
         for (pair, name) in way.windows(2).zip(PRODUCT) {

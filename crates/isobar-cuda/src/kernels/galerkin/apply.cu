@@ -1,4 +1,4 @@
-// Products with a 27-point matrix, a cell a thread. Block: 256 threads (m, k); grid: as many as it takes, z: (j, colour).
+// Products with a 27-point matrix, one thread per cell. Block: 256 threads (m, k); grid: as many as needed, z: (j, colour).
 #include "galerkin/twenty_seven.cuh"
 #include "reduce.cuh"
 

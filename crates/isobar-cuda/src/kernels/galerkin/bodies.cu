@@ -9,7 +9,7 @@ constexpr int THREADS = 128;
 constexpr int AT_ONCE = 4;
 
 // An aggregate: its number, its cells, and a thread's place among those that share it. Setup made the lists, so that a kernel may load them
-// before it waits for the kernel before.
+// before it waits for the previous kernel.
 struct Body {
     int number, lane, width;
     unsigned int begin, end;

@@ -43,14 +43,14 @@ template <int D> __device__ __forceinline__ int after(const Interpolation& p, in
     return n + 1 < p.coarse[D] + (D == 1 ? p.after : 0) ? n + 1 : 0;
 }
 
-// The same where all directions are coarsened: a thread has the four cells of one colour among eight, which share their parents. Block:
-// 256 threads (m, K); grid z: (J, colour), or J for one colour, with K and J as in 2K, 2K + 1.
+// Prolongs where all directions are coarsened: a thread has the four cells of one colour among eight, which share their parents. Block: 256
+// threads (m, K); grid z: (J, colour), or J for one colour, with K and J as in 2K, 2K + 1.
 KERNEL(prolong_halved, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
     await_previous();
     const int m = blockIdx.x * blockDim.x + threadIdx.x, K = blockIdx.y * blockDim.y + threadIdx.y;
     const int J = colour < 0 ? blockIdx.z >> 1 : blockIdx.z, c = colour < 0 ? blockIdx.z & 1 : colour;
     if (2 * m >= p.fine[0] || 2 * K >= p.fine[2]) return;
-    // Of the two rows, one has the even cell 2m, the other the odd cell 2m + 1.
+    // One of the two rows has the even cell 2m, the other the odd cell 2m + 1.
     const int even_row = 2 * J + c, odd_row = 2 * J + 1 - c;
     const bool has_even = even_row < p.fine[1], has_odd = odd_row < p.fine[1] && 2 * m + 1 < p.fine[0];
     const int layers = 2 * K + 1 < p.fine[2] ? 2 : 1, nz = p.fine[2];

@@ -10,7 +10,7 @@
 #include "layout.cuh"
 
 struct Interpolation {
-    // By direction; null if not coarsened.
+    // The weights by direction; null if not coarsened.
     const T* below[3];
     const T* above[3];
     // Numbers of cells, then the distance of rows.

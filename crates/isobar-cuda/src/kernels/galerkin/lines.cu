@@ -159,7 +159,7 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     const T* __restrict__ upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
     const bool is_ring = WHICH == ACROSS && has_upwards && (a.periodic & 4) && !colour.from_zero;
 
-    // What the chunk's first layer, its only one on small levels, needs of the matrix is loaded before this kernel waits for the one before.
+    // Loads what the chunk's first layer (the only one on small levels) needs of the matrix before this kernel waits for the previous one.
     const long long begins = first + (long long)a.pitch * min(begin, a.nz - 1);
     const T first_inverse = a.inverse[begins], first_ratio = a.ratio[begins], first_below = upwards[begins - (begin > 0 ? a.pitch : 0)];
     auto inverse_of = [&](int k) { return IS_SMALL && k == begin ? first_inverse : a.inverse[first + (long long)a.pitch * k]; };

@@ -1,9 +1,9 @@
 // Fused steps of levels that do not fill the GPU: a sweep over all four colours, the residual, the residual's restriction, in one launch each.
 //
-// On these levels launches take longer than their work, and so does fetching instructions that have not been executed before: code is
-// short, in loops. Blocks do not wait for each other. A block copies what it needs to shared memory, what setup made before the kernel
-// before has ended; in a sweep it relaxes the columns of its tile and, once more, those around it on which these depend. Every number has
-// the same bits as by lines.cu, apply.cu and interpolate.cu.
+// On these levels launches take longer than their work, and so does fetching instructions that have not been executed before: code is short,
+// in loops. Blocks do not wait for each other. A block copies its operands to shared memory, those made by setup before the previous kernel
+// has ended; in a sweep it relaxes the columns of its tile and, once more, those around it on which these depend. Every number has the same
+// bits as by lines.cu, apply.cu and interpolate.cu.
 #include "galerkin/interpolation.cuh"
 #include "galerkin/twenty_seven.cuh"
 
@@ -51,7 +51,7 @@ template <int HALF, int ROWS, int LAYERS> struct Region {
             column += 2;
         }
     }
-    // Sets to zero what lies before field `first`, between it and field `end`, and there.
+    // Sets the zeros before fields `first` to `end`, inclusive.
     __device__ __forceinline__ void separate(int first, int end) const {
         for (int n = own_thread(); n < HALF * (end + 1 - first); n += threads())
             fields[n % HALF + (first + n / HALF) * stride()] = T(0);
@@ -101,7 +101,7 @@ constexpr int TILE_X = 8, TILE_Y = 2;
 // The last colour of a sweep depends on columns of the first up to 3 away in x and 1 in y; these, on columns one further away.
 constexpr int REACH_X = 4, REACH_Y = 2;
 constexpr int HALF = (TILE_X + 2 * REACH_X) / 2, ROWS = TILE_Y + 2 * REACH_Y;
-// Fields beside the couplings.
+// The fields after the couplings.
 enum { INVERSE = UPPER, RATIO, RIGHT, VALUE, FIELDS };
 
 // The most threads of a block.
@@ -117,12 +117,12 @@ struct Pair {
 struct Tile : Region<HALF, ROWS, 0> {
     __device__ __forceinline__ Tile(const Matrix& a, T* fields)
         : Region<HALF, ROWS, 0>{a, TILE_X * int(blockIdx.x) - REACH_X, TILE_Y * int(blockIdx.y) - REACH_Y, 0, a.nz, fields} {}
-    // Numbers of what setup makes: all fields before RIGHT.
+    // The numbers made by setup: all fields before RIGHT.
     __device__ __forceinline__ int made() const { return RIGHT * stride(); }
     __device__ __forceinline__ long long number() const { return blockIdx.x + (long long)gridDim.x * blockIdx.y; }
 };
 
-// Stores what sweeps need of the matrix tile after tile, as it lies in shared memory. Block and grid as for sweeps.
+// Stores the matrix data of sweeps tile by tile, in the order of shared memory. Block and grid as for sweeps.
 KERNEL(pack_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, T* __restrict__ image) {
     // Sweeps read it before they wait.
     await_previous_alone();
@@ -175,7 +175,7 @@ KERNEL(sweep_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, int turn, cons
         const T inverse = region.field(INVERSE)[own];
         maps[m + HALF * threadIdx.y] = {sum * inverse, region.field(UPWARDS)[own - HALF] * inverse};
         __syncthreads();
-        // A thread a column: elimination upwards and substitution downwards, AT_ONCE layers at a time.
+        // A thread per column: elimination upwards and substitution downwards, AT_ONCE layers at a time.
         if (threadIdx.y < 2 && is_own(threadIdx.y)) {
             Pair* const map = maps + m + HALF * nz * threadIdx.y;
             const T* const ratio = region.field(RATIO) + column(threadIdx.y);
@@ -216,7 +216,7 @@ KERNEL(sweep_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, int turn, cons
     if (i < a.nx && j < a.ny) result[place(a, i, j, k)] = values[region.index(x, y, k)];
 }
 
-// Fields of a region in which residuals are computed, beside the couplings.
+// The fields after the couplings of a region in which residuals are computed.
 enum { SUM = UPPER, FINE_RIGHT, FINE_VALUE, FINE_FIELDS };
 
 // f - A u in a cell of the region; `turn` is negative, or after a sweep from zero 0 or 3, see `residual_later` of apply.cu.
@@ -245,7 +245,7 @@ template <class R> __device__ __forceinline__ T residual_in(const R& region, con
 // Cells of a block of `residual_small`.
 constexpr int CELLS_X = 8, CELLS_Y = 4, CELLS_Z = 8;
 
-// r = f - A u. Block (CELLS_X, CELLS_Z CELLS_Y); grid: as many as it takes, in x, z and y.
+// r = f - A u. Block (CELLS_X, CELLS_Z CELLS_Y); grid: as many as needed, in x, z and y.
 KERNEL(residual_small, __launch_bounds__(CELLS_X * CELLS_Y * CELLS_Z, 1))(Matrix a, const T* __restrict__ f, const T* __restrict__ u,
                                                                           T* __restrict__ r) {
     extern __shared__ __align__(128) unsigned char dynamic[];
@@ -269,7 +269,7 @@ KERNEL(residual_small, __launch_bounds__(CELLS_X * CELLS_Y * CELLS_Z, 1))(Matrix
 constexpr int COARSE_X = 4, COARSE_Y = 2, COARSE_Z = 4;
 constexpr int FINE_X = 2 * COARSE_X + 1, FINE_Y = 2 * COARSE_Y + 1, FINE_Z = 2 * COARSE_Z + 1;
 
-// f_c = R (f - A u). `turn` as in `residual_in`. Block (FINE_X, FINE_Z FINE_Y); grid: as many as it takes, in x, z and y.
+// f_c = R (f - A u). `turn` as in `residual_in`. Block (FINE_X, FINE_Z FINE_Y); grid: as many as needed, in x, z and y.
 KERNEL(restrict_small, __launch_bounds__(FINE_X * FINE_Y * FINE_Z, 1))(Matrix a, Interpolation p, int turn, const T* __restrict__ f,
                                                                        const T* __restrict__ u, T* __restrict__ coarse_f) {
     extern __shared__ __align__(128) unsigned char dynamic[];
@@ -286,7 +286,7 @@ KERNEL(restrict_small, __launch_bounds__(FINE_X * FINE_Y * FINE_Z, 1))(Matrix a,
     int i = x0 + 1 + x, j = y0 + 1 + y, k = z0 + 1 + z;
     const bool is_x = bring_inside(i, 0, a.nx, a.periodic & 1), is_y = bring_inside(j, 0, a.ny, a.periodic & 2);
     const bool is_z = k >= 0 && k < a.nz, exists = is_x && is_y && is_z;
-    // What does not exist is replaced by what can be read without effect.
+    // Indices of cells that do not exist are replaced by indices that can be read without effect.
     i = is_x ? i : 0;
     j = is_y ? j : 0;
     k = is_z ? k : 0;

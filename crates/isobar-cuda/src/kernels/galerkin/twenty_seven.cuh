@@ -78,7 +78,7 @@ struct Coupling {
 constexpr unsigned int EVERYWHERE = 15, ACROSS = 14, BESIDE = 2, IN_OTHER_PLANES = 12, NOWHERE = 0;
 
 // The strengths of a cell's couplings, two for each stored direction, upper before lower: read when they are used, or loaded before. Setup wrote
-// them more than a launch ago, so that a kernel may load them before it waits for the one before.
+// them more than a launch ago, so that a kernel may load them before it waits for the previous one.
 struct Stored {
     const Matrix& a;
     __device__ __forceinline__ T operator()(int n, long long at) const { return __ldg(a.couplings[n >> 1] + at); }

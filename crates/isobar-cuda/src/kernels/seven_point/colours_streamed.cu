@@ -89,7 +89,7 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
         const int odd = order ^ n, i = 2 * m + odd;
         exists[n] = is_cell && i < op.nx;
         has_side[n] = is_cell && (odd ? i + 1 < op.nx : m > 0);
-        // Of rows other than the first and the last.
+        // A cell inside its row; the first and the last row are tested elsewhere.
         is_inner[n] = has_own && has_side[n] && (FLAT || (has_below && has_above)) && !on_side(op, i, 1, k);
         beside_x[n] = odd ? (x + 1 < LANES ? t + 1 : t) : (x > 0 ? t - 1 : t);
     }

@@ -10,7 +10,7 @@ struct Even {
 
 // A level and one coarsened in some directions.
 struct Halving {
-    // By direction and fine cell: weights of the coarse cell that contains it, and of the neighbour.
+    // The weights by direction and fine cell: of the coarse cell that contains it, and of the neighbour.
     const T* near[3];
     const T* far[3];
     int fine[4]; // cells, then the pitch

@@ -2,8 +2,8 @@
 #include "seven_point/seven_point.cuh"
 #include "reduce.cuh"
 
-// For each number of Fields that a direction uses: the largest, and the largest inverse of a positive one; then the largest ratio between
-// positive neighbours, and 1 if any is not positive. Initially zero. Halo rows are included. Then the sum of s, where there is a field of it, without halo rows.
+// For each number of Fields that a direction uses: the largest, and the largest inverse of a positive one; then the largest ratio between positive
+// neighbours, and 1 if any is not positive. Initially zero. Halo rows are included. Then the sum of s, if there is a field of it, without halo rows.
 // Block 256, one warp per row; as many blocks as keep the GPU busy.
 KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result, double* partial, unsigned int* counter) {
     await_previous();

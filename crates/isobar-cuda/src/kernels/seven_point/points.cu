@@ -1,7 +1,7 @@
 // Point relaxation within tiles (paper C): a block does all sub-iterations of a tile.
 //
 // A thread has STRIP cells of a tile, consecutive in y, with their part of the matrix and their values in registers;
-// the values beside a strip are read from shared memory, which is double-buffered
+// the values next to a strip are read from shared memory, which is double-buffered
 // and includes one layer of fixed cells around the tile.
 //
 // Block (THREADS). Grid: x: tiles, x fastest. Defined by the host:

@@ -125,7 +125,7 @@ KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int leng
     const T rest = T(1) - omega;
     double sum[1] = {0};
     int side = 0;
-    // Of the first stage.
+    // The row j is that of the first stage.
     for (int j = start; j < j1 + SWEEPS - 1;) {
 #pragma unroll
         for (int phase = 0; phase < SWEEPS; phase++) {

@@ -62,7 +62,7 @@ KERNEL(relax_even, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, const Even* 
     const int below = z > 0 ? t - LANES : t, above = z + 1 < DEPTH ? t + LANES : t;
 
     const int j0 = blockIdx.y * length, j1 = min(j0 + length, ny);
-    // Even, so that the half plane of a cell in a step is known.
+    // The start is even, so that the half plane of a cell in a step is known.
     const int start = max(j0 - SWEEPS, 0) & ~1, end = min(j1 + SWEEPS, ny);
     const Index plane = half_plane(op), at = m + (Index)op.pitch * k;
     auto where = [&](int parity, int cell, int j) { return at + plane * ((parity ^ cell) + 2 * (Index)j); };

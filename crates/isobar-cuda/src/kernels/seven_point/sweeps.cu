@@ -132,8 +132,8 @@ KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, const
     await_previous();
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         const T own = u[at];
-        // By differences, so that a constant gives exactly s u. Without a neighbour the difference is that of the cell and itself: loads
-        // without conditions are issued at once.
+        // The sum is taken over differences, so that a constant gives exactly s u. Without a neighbour the difference is that of the cell
+        // and itself: loads without conditions are issued at once.
         T sum = (load_shift(op, at) + sides(op, here, column.i, column.j, k)) * own;
 #pragma unroll
         for (int n = 0; n < 4; n++) {

@@ -58,7 +58,7 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
     if (!has_any(op, first_row, last_row)) return;
     const int batch = blockDim.x;
     const long long batches = (rows + batch - 1) / batch;
-    // Of a single row, only the part within the block.
+    // If there is a single row, only the part within the block.
     const int s0 = rows == 1 ? int(begin - first_row * nx) : 0;
     for (long long b = 0; b < batches; b++) {
         const long long n = UP ? b : batches - 1 - b, in_batch = min((long long)batch, rows - n * batch);

@@ -208,7 +208,7 @@ struct Factorisation {
     const Stencil& op;
     T singular, omega;
     T* inverse_pivots;
-    // Of the current row, before pivots are replaced.
+    // The numbers of the current row, before pivots are replaced.
     T pivot[2], diagonal[2];
 
     __device__ __forceinline__ Factorisation(const Stencil& op, T singular, T omega, T* inverse_pivots)
@@ -222,7 +222,7 @@ struct Factorisation {
     template <int AXIS> __device__ __forceinline__ T face_if(bool has, Index lower, Index upper) const {
         return has ? face<AXIS>(op, ::load(op, lower), ::load(op, upper)) : T(0);
     }
-    // From a lane's cell to the one above it in CHAIN.
+    // Returns the step from a lane's cell to the one above it in CHAIN.
     __device__ __forceinline__ Index to_above(const Lane& at, int e) const {
         return place_of(op, at.i + e, 0, at.chain + 1) - place_of(op, at.i + e, 0, at.chain);
     }

@@ -4,7 +4,7 @@
 // After a red-black sweep the black residuals are zero, and the red ones are couplings of the change w of the black half sweep:
 // r_red = -offdiag w. So only w is converted between precisions, and neither the
 // residual nor the right-hand side of the sweep in single precision is stored.
-// Launch as in stream.cuh. SINGLE tells which of the two precisions this is.
+// Launch as in stream.cuh. SINGLE states which of the two precisions this is.
 #define CORRECTION_REAL float
 #include "reduce.cuh"
 #include "tensor_product/stream.cuh"

@@ -88,7 +88,7 @@ __device__ __forceinline__ void store(const Share& share, const T (&sums)[COUNT]
     __syncthreads();
 }
 
-// What is projected: f - A u of both colours, or of the red one, after a sweep that ends with the black one.
+// The projected vector: f - A u of both colours, or of the red one, after a sweep that ends with the black one.
 enum Which { RESIDUAL, RESIDUAL_RED };
 
 template <Which WHICH>

@@ -155,7 +155,7 @@ struct Cell {
 };
 
 // One sweep from u, with colour `first` before the other, to `out`, and coarse = R (f - A out): the residual of the colour swept first
-// follows from the changes beside it, and that of the other colour is zero.
+// follows from the changes of its neighbours, and that of the other colour is zero.
 template <Guess GUESS>
 __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, int layers, const T* f, const T* u, T* out,
                                                T* coarse, int coarse_pitch) {

@@ -2,8 +2,8 @@
 #pragma once
 #include "tensor_product/tensor_product.cuh"
 
-// Whether fine column (or row) n of `count` is alone in its coarse one: the last of an odd number. ODD tells whether nx or ny
-// is odd; otherwise the compiler omits the test and saves registers.
+// Returns whether fine column (or row) n of `count` is alone in its coarse one: the last of an odd number. ODD states whether
+// nx or ny is odd; otherwise the compiler omits the test and saves registers.
 __device__ __forceinline__ bool is_alone(int n, int count) { return ODD && !(n & 1) && n + 1 == count; }
 
 // The coarse columns (or rows) from which fine column n of `count` is interpolated: its own, and the one on its side. Beyond

@@ -3,7 +3,7 @@
 // A thread follows its columns upwards through gridDim.z ranges of layers, keeping three layers of its
 // own columns in registers; neighbours in y come through the L1 cache,
 // where the other rows of the block have loaded them.
-// Block (32, ROWS); grid (ceil(pitch / 32), ceil(ceil(ny/2) / ROWS), runs). ODD says whether nx or ny is odd.
+// Block (32, ROWS); grid (ceil(pitch / 32), ceil(ceil(ny/2) / ROWS), runs). ODD states whether nx or ny is odd.
 #pragma once
 #include "tensor_product/tensor_product.cuh"
 
@@ -54,10 +54,9 @@ enum Use { NORM_ONLY, STORE, RESTRICT };
 // thread, this is known at compile time: a test at run time made restriction a quarter slower (docs/notes/cuda-kernels.md).
 __device__ __forceinline__ bool has_two_rows(const Operator& op, int jc) { return !ODD || 2 * jc + 1 < op.ny; }
 
-// Residuals of rows 2 jc and 2 jc + 1, red or red and black. Two rows per thread, because the northern neighbour
-// of one is beside the other. u is a whole field, so values beside a row are finite, with couplings of
-// zero. A missing column or row contributes nothing: its entries are padding, or its row is not used.
-// Returns the sum of squares.
+// Residuals of rows 2 jc and 2 jc + 1, red or red and black. Two rows per thread, because the northern neighbour of one is
+// next to the other. u is a whole field, so values next to a row are finite, with couplings of zero. A missing column or
+// row contributes nothing: its entries are padding, or its row is not used. Returns the sum of squares.
 template <int COLOURS, Use USE, bool NORM, class R>
 __device__ __forceinline__ double residual_rows(const Operator& op, const T* f, const T* u, R* out, int coarse_pitch) {
     int nz = LAYERS(op);

@@ -1,5 +1,5 @@
 // The residual after a red-black sweep, streaming along y as in advance.cu: a warp has 32 columns, a thread DEPTH layers of a red
-// column and of the black one beside it, with every row loaded into registers in advance. Black residuals are zero.
+// column and of its black neighbour, with every row loaded into registers in advance. Black residuals are zero.
 // Block (32, CHUNKS); grid (ceil(pitch / 32), ceil(nz / (CHUNKS DEPTH)), segments).
 #include "reduce.cuh"
 #include "tensor_product/tensor_product.cuh"

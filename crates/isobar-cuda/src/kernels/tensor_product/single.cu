@@ -1,6 +1,6 @@
 // Sweeps of a grid in double precision, all but the last in single precision. In each half plane of u, the first half of the memory holds u
 // rounded, and the second half, until the last sweep, the rounded right-hand side (stored by `project_rhs` of modes.cu).
-// Launch as in stream.cuh; SINGLE tells which of the two precisions this is.
+// Launch as in stream.cuh; SINGLE states which of the two precisions this is.
 #if SINGLE
 #define ROOM 2
 #else

@@ -1,5 +1,5 @@
 // Red-black half sweeps that stream along y: every row of the other colour is loaded once, by
-// asynchronous copies a row ahead, into a ring of three slabs in shared memory.
+// asynchronous copies a row ahead, into a cyclic buffer of three slabs in shared memory.
 //
 // A block has LX columns and a range of rows. At row j the slabs hold rows j (neighbours west and east),
 // j+1 (north) and j+2, which is being loaded; row j-1 (south) is kept in registers, as is the right-hand side, a row ahead. So the
@@ -46,9 +46,8 @@ __device__ __forceinline__ const TU* other_plane(const Operator& op, const T* u,
 // The position of a tile's first column in a slab.
 __device__ __forceinline__ int tile_start(int j, int colour) { return looks_east(j, colour) ? 0 : EDGE; }
 
-// Loads the neighbour row j of `colour`; zeros if there is no such row, and beyond its ends, where another
-// colour's cells lie, which may not have been written yet. First the tile's own columns, then the piece beside it, so that no
-// index needs a division.
+// Loads the neighbour row j of `colour`; zeros if there is no such row, and beyond its ends, where another colour's cells lie, which may not have
+// been written yet. The tile's own columns come first, then its neighbour columns, so that no index needs a division.
 __device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j, int colour, int m0, TU* slab) {
     constexpr int pieces = LX / EDGE, layers = LX * W / pieces, edge_layers = LX * W;
     bool valid = j >= op.start && j < op.end;
@@ -109,8 +108,8 @@ struct CoarseRows {
         load(high, edge[1], coarse, (j + 1) / 2, m0, nz, k0, lane);
     }
 
-    // P e in the fine cells (2 (m0 + lane) + parity, j) of nx columns and rows start to end, and in the one beside the tile on layer k0 + lane: to
-    // the east for parity 0, to the west for 1. Called by whole warps. Weights as in prolong.cuh.
+    // P e in the fine cells (2 (m0 + lane) + parity, j) of nx columns and rows start to end, and in the cell next to the tile on layer k0 + lane:
+    // to the east for parity 0, to the west for 1. Called by whole warps. Weights as in prolong.cuh.
     __device__ __forceinline__ void interpolate(TC (&out)[K], TC& beside, const Coarse<TC>& coarse, int nx, int start, int end, int j,
                                                 int parity, int m0, int lane) const {
         bool odd = j & 1, outside = odd ? j + 1 >= 2 * coarse.end : j <= start, alone = is_alone(j, end);

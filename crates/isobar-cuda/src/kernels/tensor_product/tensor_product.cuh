@@ -47,7 +47,7 @@ __device__ __forceinline__ long long plane(const Operator& op, int j, int c) {
     return (long long)op.pitch * op.nz * ROOM * (c + 2 * j);
 }
 
-// Row j, or the nearest readable row, of rows start to end, of which a subdomain has halo rows beside its own ny rows.
+// Row j, or the nearest readable row, of rows start to end, which include a subdomain's halo rows in addition to its own ny rows.
 __device__ __forceinline__ int readable_row(int j, int ny, int start, int end) {
     return min(max(j, max(start, -1)), min(end, ny + 1) - 1);
 }

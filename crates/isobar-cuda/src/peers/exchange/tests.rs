@@ -100,7 +100,7 @@ fn sums_of_arrays_over_two_ranks() {
     }
 }
 
-/// Two subdomains of a periodic direction, neighbours on both sides, repeatedly.
+/// Checks two subdomains of a periodic direction, neighbours on both sides, repeatedly.
 #[test]
 #[ignore = "needs a GPU"]
 fn halo_rows_around_a_ring_of_two() {

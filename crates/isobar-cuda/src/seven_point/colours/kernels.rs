@@ -74,7 +74,7 @@ impl Block {
 
     /// Returns the rows of a segment, an even number: such that the blocks resident at once process as few rows in sequence as possible.
     pub(super) fn length(tiles: usize, rows: usize, resident: usize) -> usize {
-        /// Shorter segments do not pay, because of the rows computed twice.
+        /// The largest number of segments; shorter ones do not pay, because of the rows computed twice.
         const MOST_SEGMENTS: usize = 64;
         let length = |segments: usize| rows.div_ceil(segments).next_multiple_of(2);
         let cost = |segments: usize| (tiles * segments).div_ceil(resident.max(1)) * (length(segments) + 2 * HALO);
@@ -107,9 +107,9 @@ pub(super) struct Pass {
 pub(super) struct Streamed {
     pub(super) block: Block,
     pub(super) tiles: usize,
-    /// From u, and from zero.
+    /// The passes down from u, and from zero.
     pub(super) down: [Pass; 2],
-    /// Without the norm, and with it.
+    /// The passes up without the norm, and with it.
     pub(super) up: [Pass; 2],
     pub(super) reduction: Reduction,
 }

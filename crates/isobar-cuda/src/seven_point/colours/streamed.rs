@@ -19,7 +19,7 @@ pub(crate) struct Level<'a, T: Real> {
     pub(crate) rho: f64,
     pub(crate) first: Colour,
     pub(crate) f: &'a Vector<T>,
-    /// Swapped with `scratch`.
+    /// The solution, which is swapped with `scratch`.
     pub(crate) u: &'a mut Vector<T>,
     pub(crate) scratch: &'a mut Vector<T>,
 }

@@ -29,7 +29,7 @@ impl<T: Real> Kernels for Passes<T> {
         let was_measured = self.is_measured.swap(false, Ordering::Relaxed);
         let has_changed = self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, &before, stencil)?;
         let has_changed = has_changed || !was_measured;
-        // Its arrays may be others all the same.
+        // Keep the new stencil even if its values are unchanged, because it may own other arrays.
         *write(&self.stencil) = stencil.clone();
         if has_changed {
             self.measure_again()?;
@@ -85,7 +85,7 @@ impl<T: Real> Kernels for Passes<T> {
         self.coefficients.bytes()
     }
 
-    /// Periodic columns use the values at their other end, which are old.
+    /// Returns whether columns are periodic: they use the old values at their other end.
     fn looks_at_itself(&self) -> bool {
         !self.is_flat() && self.form.kind.periodic() >> Axis::Z as u32 & 1 != 0
     }

@@ -3,7 +3,7 @@
 //! The kernels of triangular parts, which few solves use, are compiled on first use, all others in parallel
 //! when an operator is made.
 //!
-//! * `prepare`: what is compiled or measured before a solve, `launches`: the launches, one method each.
+//! * `prepare`: the kernels and measures before a solve; `launches`: the launches, one method each.
 
 mod launches;
 mod prepare;
@@ -60,11 +60,11 @@ pub struct Passes<T> {
     pub(super) looks: OnceLock<Looks>,
     /// A right-hand side vector for triangular solves that pass rows to the next rank.
     pub(super) handed: Mutex<Option<Vector<T>>>,
-    /// Two counts.
+    /// The two counts of the kernel `census`.
     census: Buffer,
     /// The stencil, for computations on the host.
     stencil: RwLock<Diffusion>,
-    /// Whether what depends on the coefficients is that of the ones sent last: not after an error.
+    /// Whether everything that depends on the coefficients matches those sent last; false after an error.
     is_measured: AtomicBool,
 }
 
@@ -99,13 +99,13 @@ impl<T: Real> Passes<T> {
         self.submit_pass(name, with_all(self.pass_arguments()?, vectors))
     }
 
-    /// Updates what depends on the coefficients after they were written by other kernels.
+    /// Updates everything that depends on the coefficients after they were written by other kernels.
     pub(crate) fn note_sent(&self, stencil: &Diffusion) -> Result<()> {
         *write(&self.stencil) = stencil.clone();
         self.measure_again()
     }
 
-    /// Updates what depends on the coefficients.
+    /// Updates everything that depends on the coefficients.
     pub(super) fn measure_again(&self) -> Result<()> {
         if let Some(looks) = self.looks.get() {
             self.look(looks)?;
@@ -208,7 +208,7 @@ impl<T: Real> Passes<T> {
         self.passes.prepare(&[name], 0)
     }
 
-    /// Launches a pass with coefficients made of scalars.
+    /// Launches a pass with coefficients computed from scalars.
     fn pass_with_ratios(
         &self,
         name: &'static str,

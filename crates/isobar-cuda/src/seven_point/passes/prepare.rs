@@ -34,7 +34,7 @@ impl<T: Real> Passes<T> {
         looks.look::<T>(&self.cuda, self.layout.len(), self.operands)
     }
 
-    /// Has the kernels of preconditioners compiled that are made of an operator's own passes.
+    /// Requests the compilation of kernels of preconditioners that use an operator's own passes.
     pub(crate) fn expect_preconditioner(&self, preconditioner: &Preconditioner) {
         match preconditioner {
             Preconditioner::Line => self.lines.expect(&["solve_lines", "precondition_residual"]),
@@ -50,7 +50,8 @@ impl<T: Real> Passes<T> {
         }
     }
 
-    /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
+    /// Requests the compilation of the kernels of an operator of the same form in another number type, for multigrid by
+    /// points or by lines.
     pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) {
         let (cuda, layers) = (&self.cuda, self.layout.shape().nz);
         self.passes.expect(&[direction_kernel::<T>(is_single::<C>())]);

@@ -12,7 +12,7 @@ use crate::{Kernel, Reduction, Source};
 
 /// Largest number of threads per block.
 const MOST_THREADS: usize = 1024;
-/// More threads use a multiprocessor no better than these with more cells each.
+/// The number of threads beyond which a multiprocessor is used no better than with more cells per thread.
 const ENOUGH_THREADS: usize = 256;
 /// Largest number of cells per thread, a power of two.
 const LONGEST_STRIP: usize = 8;

@@ -19,13 +19,13 @@ struct Search {
     unsigned int* classes;
     // A cell of the same aggregate with no higher number; at the end its first cell.
     unsigned int* label;
-    // For first cells: the number of cells, then the aggregate's number, from 1. All are 0 between passes.
+    // The number of cells, then the aggregate's number, from 1, at first cells. All are 0 between passes.
     unsigned int* place;
-    // By aggregate: the start of its cells in `cells`, and the number of cells stored so far.
+    // The start of each aggregate's cells in `cells`, and the number of cells stored so far.
     unsigned int* starts;
     unsigned int* filled;
     unsigned int* cells;
-    // For first cells of aggregates that are kept: the number of cells, plus OF_PASS times the number of the last pass that kept it.
+    // The number of cells, plus OF_PASS times the number of the last pass that kept it, at first cells of aggregates that are kept.
     unsigned int* kept;
     // The numbers of aggregates examined, kept, and kept before.
     Counts* counts;
@@ -46,7 +46,7 @@ template <class F> __device__ __forceinline__ void for_each_part(unsigned int ce
     for (unsigned int begin = PART * (own_number() - lane); begin < cells; begin += PART * 256 * gridDim.x) f(begin + lane);
 }
 
-// Computes the largest coupling of each cell, and clears what is counted by cell. One thread per column of PART cells.
+// Computes the largest coupling of each cell, and clears the counts of cells. One thread per column of PART cells.
 KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Search s) {
     await_previous();
     if (own_number() >= (unsigned int)a.nx * a.ny * ((a.nz + PART - 1) / PART)) return;
@@ -171,7 +171,7 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double first_the
         bool is_tied[3];
 #pragma unroll
         for (int d = 0; d < 3; d++) {
-            // To the next plane: cells beyond the tile or the grid are not joined.
+            // The joins to the next plane: cells beyond the tile or the grid are not joined.
             const bool is_end = !is_column || k >= layers || number[d] + 1 >= min(first[d] + TILE[d], extents[d]);
             is_tied[d] = is_end || (classes[k] >> 2 * STORED[d] & 3) == 1;
         }

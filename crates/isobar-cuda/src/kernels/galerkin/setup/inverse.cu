@@ -15,7 +15,7 @@ constexpr double SINGULAR_PIVOT = 1e-13;
 
 struct Dense {
     double* m;
-    // Of each cell; the sums are those of the rows of R.
+    // The row sums of R and the diagonal, one number per cell each.
     double* sums;
     double* diagonals;
     // M_ik for all i, a row of 32 for each, of this block and of the next.

@@ -40,7 +40,7 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
             if (d != AXIS && (o == -2 || o == 2)) continue;
             const int first = d == AXIS ? 2 * at[d] : at[d];
             int to = first + o;
-            // From the last cells of a periodic direction to its first.
+            // In a periodic direction the first cells follow the last ones.
             const bool is_there = bring_inside(to, extents[d], a.periodic >> d & 1) && (unsigned int)to < (unsigned int)extents[d];
             exists[d][o + 2] = is_there;
             to = is_there ? to : first;

@@ -25,9 +25,9 @@ pub(super) struct Block {
 /// The storage of neighbours' weights in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weights {
-    /// Computed from coefficients row by row, with `stored` weights per cell in shared memory, the others in registers.
+    /// The weights are computed from coefficients row by row, `stored` ones per cell in shared memory, the others in registers.
     Rows { stored: usize },
-    /// Equal for all cells; a thread has two cells, and with a shift the diagonal is in shared memory.
+    /// The weights are equal for all cells; a thread has two cells, and with a shift the diagonal is in shared memory.
     Even { has_shift: bool },
 }
 
@@ -116,7 +116,7 @@ impl Block {
 
     /// Returns the rows of a segment, such that the blocks resident at once process as few rows in sequence as possible.
     pub(super) fn length(&self, tiles: usize, rows: usize, resident: usize) -> usize {
-        /// Shorter segments do not pay, because of the rows computed twice.
+        /// The largest number of segments; shorter ones do not pay, because of the rows computed twice.
         const MOST_SEGMENTS: usize = 64;
         let cost = |segments: usize| {
             let times = (tiles * segments).div_ceil(resident.max(1));
