@@ -339,7 +339,11 @@ class Solver:
         def matvec(x):
             return np.asarray(function(np.asarray(x, dtype=np.float64).reshape(shape))).reshape(-1)
 
-        return LinearOperator((size, size), matvec=matvec, rmatvec=matvec, dtype=np.dtype(np.float64))
+        # Without a transpose SciPy raises NotImplementedError for one.
+        problem = self._problem
+        is_symmetric = problem._on_gpu is not None or problem._system.is_symmetric
+        transposed = matvec if is_symmetric else None
+        return LinearOperator((size, size), matvec=matvec, rmatvec=transposed, dtype=np.dtype(np.float64))
 
     @staticmethod
     def _shape_of(given):
