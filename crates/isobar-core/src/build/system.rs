@@ -31,7 +31,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) beside: Vec<Self>,
     pub(super) stencil: S,
     pub(super) operator: Arc<B::Operator<f64>>,
-    pub(super) capabilities: Capabilities<B, f64>,
+    pub(crate) capabilities: Capabilities<B, f64>,
     pub(super) updates: Vec<Update<S>>,
     pub(super) null_space: Option<NullSpace<B>>,
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
