@@ -269,7 +269,7 @@ class TestFork:
         isobar.Solver(self.problem(big), device="cpu").solve(big)
         found = self.in_child(lambda: float(isobar.Solver(self.problem(big), device="cpu").solve(big).x.sum()))
         assert found == isobar.Solver(self.problem(big), device="cpu").solve(big).x.sum()
-        heat = lambda: isobar.Heat(self.kappa, boundary={"x": 0.0}).solve(1.0, dt=0.1, end_time=1.0).x  # noqa: E731
+        heat = lambda: isobar.Heat(self.kappa, boundary={"x": 0.0}).solve(1.0, dt=0.1, end_time=1.0, device="cpu").x  # noqa: E731
         np.testing.assert_array_equal(self.in_child(heat), heat())
 
     def test_old_solvers_can_go(self):

@@ -302,9 +302,11 @@ impl<'o> Monitor<'o> {
             (false, true) => CAUTION_EARLY,
             (false, false) => f64::INFINITY,
         };
-        let Some(smallest) = self.spectrum().map(|found| found.smallest) else { return };
-        self.error = Some(caution * norm / smallest).filter(|error| error.is_finite());
-        self.energy_error = Some(rho / smallest).filter(|energy| energy.is_finite() && caution.is_finite());
+        let smallest = self.spectrum().map(|found| found.smallest);
+        self.error = smallest.map(|smallest| caution * norm / smallest).filter(|error| error.is_finite());
+        let energy = smallest.map(|smallest| rho / smallest).filter(|energy| energy.is_finite() && caution.is_finite());
+        // Nothing may be left of r after one iteration, which has no coefficients then.
+        self.energy_error = if rho == 0.0 { Some(0.0) } else { energy };
         self.is_strong = is_strong;
     }
 
