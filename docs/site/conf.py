@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import isobar
+from sphinx.addnodes import desc_addname
 
 sys.path.insert(0, str(Path(__file__).parent / "reference"))
 import fortran  # noqa: E402
@@ -20,6 +21,7 @@ exclude_patterns = ["_build", "_made"]
 nitpicky = False
 
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["jax", "torch"]
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = True
@@ -57,5 +59,11 @@ def setup(app):
     def prepare(app, what, name, obj, options, lines):
         lines[:] = sections([line.replace("|", "\\|") for line in lines])
 
+    def shorten(app, doctree):
+        # Classes that only results have are shown without their private module.
+        for name in [node for node in doctree.findall(desc_addname) if "._" in node.astext()]:
+            name.parent.remove(name)
+
     app.connect("source-read", fortran.fill)
+    app.connect("doctree-read", shorten)
     app.connect("autodoc-process-docstring", prepare, priority=100)

@@ -1,4 +1,4 @@
-"""A plate warmed from one side through a wall with gaps: 120 steps of Crank and Nicolson's scheme, as a movie."""
+"""A plate warmed from one side through a wall with gaps: 120 steps of backward Euler, as a movie."""
 
 import isobar
 import matplotlib.pyplot as plt

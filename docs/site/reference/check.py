@@ -1,4 +1,5 @@
-"""Checks the built site: every public name of C, Fortran and Python is on its reference page, and no link within the site is broken.
+"""Checks the built site: every public name of C, Fortran and Python is on its reference page, with a text that Napoleon has not torn, and no link
+within the site is broken.
 
     python check.py PAGES
 
@@ -32,6 +33,14 @@ def names_in_fortran():
     for name, body in re.findall(r"\n  type :: (\w+)(.*?)end type", text, re.DOTALL):
         names |= {f"{name}.{bound}" for bound in re.findall(r"(?:procedure|generic) :: (\w+)", body)}
     return names
+
+
+def names_in_python():
+    """Returns public names, and those of members of public classes as class.name."""
+    names = {name for name in isobar.__all__ if not name.startswith("_")}
+    of_classes = {name: vars(getattr(isobar, name)) for name in names if isinstance(getattr(isobar, name), type)}
+    members = {f"{name}.{member}" for name, found in of_classes.items() for member in found if not member.startswith("_")}
+    return names | members | {"jax.solve", "torch.solve"}
 
 
 class Pages:
@@ -76,17 +85,21 @@ class Pages:
             if anchored(f"fortran-{name}") not in anchors and not re.search(rf":: {name} = -?\d", shown):
                 yield "reference/fortran", name
         page = self.text(self.folder / "python-api.html")
-        yield from (
-            ("python-api", name) for name in isobar.__all__ if not name.startswith("_") and f'id="isobar.{name}"' not in page
-        )
+        yield from (("python-api", name) for name in names_in_python() if f'id="isobar.{name}"' not in page)
+
+    def torn(self):
+        """Yields the member before each field "Type", for which Napoleon takes what precedes a colon in the first line of a docstring."""
+        page = self.text(self.folder / "python-api.html")
+        yield from (ANCHOR.findall(page[: found.start()])[-1] for found in re.finditer(r"<dt[^>]*>Type<", page))
 
 
 def main():
     pages = Pages(Path(sys.argv[1]))
-    found = [len(names()) for names in (names_in_c, names_in_fortran)]
+    found = [len(names()) for names in (names_in_c, names_in_fortran, names_in_python)]
     faults = [f"{page}: {name} is missing" for page, name in sorted(pages.missing())]
+    faults += [f"python-api: {name}: its docstring's first line has a colon" for name in pages.torn()]
     faults += [f"{page}: the link {link} is broken" for page, link in pages.broken()]
-    print("\n".join(faults) or f"reference: {found[0]} names of C, {found[1]} of Fortran; {len(pages.read)} pages")
+    print("\n".join(faults) or "reference: {} names of C, {} of Fortran, {} of Python; {} pages".format(*found, len(pages.read)))
     sys.exit(1 if faults or min(found) == 0 else 0)
 
 

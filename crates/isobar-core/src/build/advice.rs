@@ -16,14 +16,15 @@ const SINGULAR: f64 = 0.1;
 /// product is at most a few times pᵀAp of a positive definite A's largest eigenvalue.
 const NEGATIVE: f64 = 1e-8;
 
-/// Returns advice for a solve that stopped at this relative residual; `has_levels` where multigrid could be used.
+/// Returns advice for a solve that stopped at this relative residual, for a matrix that multigrid suits or not, and that is symmetric or not.
 pub(super) fn advice(
     stop: Stop,
     residual: f64,
     evidence: &Evidence,
     options: &SolverOptions,
-    has_levels: bool,
+    [has_levels, is_symmetric]: [bool; 2],
 ) -> Option<String> {
+    let krylov = if is_symmetric { "\"cg\"" } else { "\"bicgstab\"" };
     let uses_multigrid = matches!(options.method, Method::Multigrid | Method::Modes)
         || options.preconditioner == Preconditioner::Multigrid;
     let stronger = if options.method == Method::Jacobi {
@@ -32,8 +33,10 @@ pub(super) fn advice(
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
     } else if options.method == Method::Modes {
         "use more solver.modes.sweeps or modes (solver.modes.count), or solver.method = \"multigrid\""
-    } else if options.method == Method::Multigrid {
+    } else if options.method == Method::Multigrid && is_symmetric {
         "use more solver.multigrid.coarse_sweeps, or solver.method = \"cg\" with the preconditioner \"multigrid\""
+    } else if options.method == Method::Multigrid {
+        "use more solver.multigrid.coarse_sweeps, or solver.method = \"bicgstab\" with the preconditioner \"multigrid\""
     } else {
         "use another preconditioner (solver.preconditioner.kind)"
     };
@@ -79,11 +82,10 @@ pub(super) fn advice(
              coefficients and right-hand sides are near 1"
                 .into()
         }
-        Stop::Diverged if options.precision == Precision::F32 && options.method.is_stationary() => {
+        Stop::Diverged if options.precision == Precision::F32 && options.method.is_stationary() => format!(
             "rounding in single precision, or the method, amplifies the error: use solver.precision \"f64\", and if that does not \
-             help solver.method = \"cg\""
-                .into()
-        }
+             help solver.method = {krylov}"
+        ),
         Stop::Breakdown => match options.method {
             Method::Cg => match evidence.broken {
                 Some(Broken::Direction { sigma, rho }) if sigma < -NEGATIVE * rho => format!(
@@ -110,18 +112,22 @@ pub(super) fn advice(
                       solver.tolerance, or use solver.method = \"bicgstab\""
                     .into(),
             },
-            _ => "the recurrence met a division by zero or a number that is not one: try another preconditioner or \
-                  solver.method = \"cg\""
-                .into(),
+            _ => {
+                let other = if is_symmetric { krylov } else { "\"auto\"" };
+                format!(
+                    "the recurrence met a division by zero or a number that is not one: try another preconditioner or \
+                     solver.method = {other}"
+                )
+            }
         },
         Stop::Diverged => match options.method {
-            Method::Multigrid => {
-                "the cycles amplify the error: use solver.method = \"cg\", or with line-jacobi solver.multigrid.relaxation \
-                 = 0.667"
-                    .into()
+            Method::Multigrid => format!(
+                "the cycles amplify the error: use solver.method = {krylov}, or with line-jacobi solver.multigrid.relaxation = 0.667"
+            ),
+            Method::Jacobi => {
+                format!("the sweeps amplify the error: use a smaller solver.jacobi.relaxation, or solver.method = {krylov}")
             }
-            Method::Jacobi => "the sweeps amplify the error: use a smaller solver.jacobi.relaxation, or solver.method = \"cg\"".into(),
-            Method::Modes => "the sweeps amplify the error: use solver.method = \"multigrid\" or \"cg\"".into(),
+            Method::Modes => format!("the sweeps amplify the error: use solver.method = \"multigrid\" or {krylov}"),
             _ => "check the coefficients for extreme values, or use another preconditioner".into(),
         },
     };
@@ -137,24 +143,27 @@ mod tests {
     #[test]
     fn nobody_is_told_to_use_what_they_use() {
         let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
-        let of = |stop, residual, options: &SolverOptions| advice(stop, residual, &NONE, options, true).unwrap();
+        let of = |stop, residual, options: &SolverOptions| advice(stop, residual, &NONE, options, [true; 2]).unwrap();
         assert!(!of(Stop::MaxIterations, 1e-3, &cycles).contains("use the preconditioner \"multigrid\""));
         let lines = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..cycles.clone() };
         assert!(of(Stop::MaxIterations, 1e-3, &lines).contains("use the preconditioner \"multigrid\""));
-        let alone = advice(Stop::MaxIterations, 1e-3, &NONE, &lines, false).unwrap();
+        let alone = advice(Stop::MaxIterations, 1e-3, &NONE, &lines, [false, true]).unwrap();
         assert_eq!(alone, "raise solver.max_iterations, or use another preconditioner (solver.preconditioner.kind)");
-        assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, true), None);
+        assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, [true; 2]), None);
         let single = SolverOptions { precision: Precision::F32, ..lines };
         let lost = Evidence { is_out_of_range: true, ..NONE };
-        assert!(advice(Stop::Breakdown, 1.0, &lost, &single, true).unwrap().contains("range of single precision"));
+        assert!(advice(Stop::Breakdown, 1.0, &lost, &single, [true; 2]).unwrap().contains("range of single precision"));
         assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
         assert!(of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
         assert!(of(Stop::MaxIterations, 1e-6, &single).contains("single precision"));
         assert!(!of(Stop::Stagnated, 1e-6, &single).contains("mixed"), "lines have no cycles");
         let double = SolverOptions { precision: Precision::F64, ..single };
         assert!(!of(Stop::Breakdown, 1e-2, &double).contains("single precision"));
+        let double_cycles = cycles.clone();
         let single = SolverOptions { precision: Precision::F32, ..cycles };
         assert!(of(Stop::Diverged, 1.0, &single).contains("single precision"));
+        let skew = advice(Stop::Stagnated, 1e-3, &NONE, &double_cycles, [true, false]).unwrap();
+        assert!(skew.contains("bicgstab") && !skew.contains("\"cg\""), "{skew}");
         let modes = SolverOptions { method: Method::Modes, ..single };
         assert!(of(Stop::Stagnated, 1e-6, &modes).contains("\"mixed\""));
     }
@@ -164,19 +173,19 @@ mod tests {
         let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
         let floor = Evidence { is_at_floor: true, ..NONE };
         for residual in [1e-11, 1e-4] {
-            assert!(advice(Stop::Stagnated, residual, &floor, &options, true).unwrap().contains("rounding"));
-            assert!(!advice(Stop::Stagnated, residual, &NONE, &options, true).unwrap().contains("rounding"));
+            assert!(advice(Stop::Stagnated, residual, &floor, &options, [true; 2]).unwrap().contains("rounding"));
+            assert!(!advice(Stop::Stagnated, residual, &NONE, &options, [true; 2]).unwrap().contains("rounding"));
         }
         let direct = SolverOptions { method: Method::Direct, ..SolverOptions::default() };
-        assert!(advice(Stop::Stagnated, 1e-3, &NONE, &direct, true).unwrap().contains("rounding"));
-        assert!(advice(Stop::Stagnated, 0.9, &NONE, &direct, true).unwrap().contains("singular or nearly so"));
+        assert!(advice(Stop::Stagnated, 1e-3, &NONE, &direct, [true; 2]).unwrap().contains("rounding"));
+        assert!(advice(Stop::Stagnated, 0.9, &NONE, &direct, [true; 2]).unwrap().contains("singular or nearly so"));
     }
 
     #[test]
     fn matrices_are_blamed_on_evidence_alone() {
         let options =
             SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
-        let of = |broken| advice(Stop::Breakdown, 1e-3, &Evidence { broken, ..NONE }, &options, false).unwrap();
+        let of = |broken| advice(Stop::Breakdown, 1e-3, &Evidence { broken, ..NONE }, &options, [false, true]).unwrap();
         let blames = |text: String| text.contains("not positive definite");
         assert!(!blames(of(None)));
         assert!(!blames(of(Some(Broken::Direction { sigma: -1e-20, rho: 1.0 }))));

@@ -43,7 +43,7 @@ impl<S> Decision<S> {
             was_direct: began.is_direct,
             after_box: began.after_box.clone(),
             reserve: began.reserve,
-            replaceable: Replaceable::of(used, [open, for_iterations], began.is_replaceable),
+            replaceable: Replaceable::of(used, [open, for_iterations], [began.is_replaceable, began.is_cycles]),
             has_levels: began.has_levels,
             latest: None,
             is_outdated: false,

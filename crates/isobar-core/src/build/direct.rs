@@ -40,14 +40,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn leave_direct(&mut self) -> Result<()> {
         let Some(asked) = self.decision.after_direct.take() else { return Ok(()) };
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
-        let Beginning { options, is_replaceable, reserve, has_levels, why, .. } =
+        let Beginning { options, is_replaceable, is_cycles, reserve, has_levels, why, .. } =
             Beginning::<Separable>::by(&choice, &asked)?;
         self.backend.prepare(&self.stencil, &self.operator, &options)?;
         if !options.method.is_stationary() {
             self.keep_best()?;
         }
         self.decision.replaceable =
-            Replaceable { is_points: is_replaceable, may_deflate: true, ..self.decision.replaceable };
+            Replaceable { is_points: is_replaceable, is_cycles, may_deflate: true, ..self.decision.replaceable };
         (self.decision.reserve, self.decision.has_levels) = (reserve, has_levels);
         self.description.notes.drain(..self.decision.first_notes);
         self.decision.first_notes = 0;

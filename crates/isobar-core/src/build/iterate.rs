@@ -76,6 +76,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 is_old: self.decision.replaceable.is_old,
                 tries_box: self.decision.after_box.is_some(),
                 is_replaceable: self.decision.replaceable.is_points,
+                is_cycles: self.decision.replaceable.is_cycles,
                 is_simple: self.decision.replaceable.is_simple,
                 deflates: self.decision.replaceable.deflates(&self.options) && ranks.now == 0,
                 is_single: self.options.has_single_multigrid() && ranks.now == 0,

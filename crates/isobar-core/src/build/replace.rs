@@ -6,7 +6,7 @@ use super::iterate::reason;
 use super::system::System;
 use crate::error::{Error, Result};
 use crate::options::{Preconditioner, SolverOptions};
-use crate::policy::ladder::{Replacement, after_points, in_double, with_bodies, with_multigrid};
+use crate::policy::ladder::{Replacement, after_points, around_cycles, in_double, with_bodies, with_multigrid};
 use crate::policy::watch;
 use crate::precond::deflation::large_bodies;
 use crate::solver::Monitor;
@@ -30,10 +30,27 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         match replacement {
             Replacement::OfBox => self.replace_box(monitor, residual).map(Some),
             Replacement::OfPoints => self.replace_points(monitor, residual).map(Some),
+            Replacement::OfCycles => self.replace_cycles(monitor, residual),
             Replacement::OfSimple => self.replace_simple(monitor, residual),
             Replacement::Deflated => self.deflate(monitor, residual),
             Replacement::OfSingle => self.replace_single(monitor, residual).map(Some),
         }
+    }
+
+    /// Continues with a Krylov method around vertical modes or multigrid, if it can. Returns a note, if so.
+    fn replace_cycles(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.decision.replaceable.is_cycles = false;
+        let (from, to_modes) = (self.options.method.name(), self.stencil.check_modes().is_ok());
+        let asked = around_cycles(self.options.clone(), self.stencil.is_symmetric(), to_modes);
+        let options = asked.resolved(&self.backend.choice(&self.stencil, &self.operator, &asked)?)?;
+        let (at, method, preconditioner) = (monitor.iterations(), options.method.name(), options.preconditioner.name());
+        let why = monitor.stop().map_or_else(|| "was slow".into(), |stop| format!("{stop}"));
+        if !self.replace_if_possible(options, monitor, residual)? {
+            return Ok(None);
+        }
+        self.keep_best()?;
+        monitor.be(Patience::Krylov);
+        Ok(Some(format!("{from} {why} by iteration {at}; continued with {method}, preconditioner {preconditioner}")))
     }
 
     /// Continues with multigrid where a simple preconditioner of time steps was slow, if it can. Returns a note, if so.

@@ -214,18 +214,23 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
         let relative_residual = if reference > 0.0 { residual / reference } else { residual };
         let has_levels = !self.description.levels.is_empty() || self.decision.has_levels;
+        let matrix = [has_levels, self.stencil.is_symmetric()];
+        let has_energy_error = monitor.is_strong() || self.stencil.has_error_estimates(false);
         Ok(Outcome {
             spectrum: monitor.spectrum(),
             removed,
             error_estimate: error_estimate.filter(|_| is_returned),
-            energy_error: monitor.energy_error().map(|error| error / scaling.factor().powi(2)),
+            energy_error: monitor
+                .energy_error()
+                .filter(|_| has_energy_error)
+                .map(|error| error / scaling.factor().powi(2)),
             stop,
             iterations: monitor.iterations(),
             relative_residual,
             history: monitor.into_history(),
             is_returned,
             batch: self.iteration.batch(),
-            advice: remedy.or_else(|| advice(stop, relative_residual, &told.evidence, &self.options, has_levels)),
+            advice: remedy.or_else(|| advice(stop, relative_residual, &told.evidence, &self.options, matrix)),
             notes: told.notes,
             timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
         })

@@ -31,7 +31,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) beside: Vec<Self>,
     pub(super) stencil: S,
     pub(super) operator: Arc<B::Operator<f64>>,
-    pub(super) capabilities: Capabilities<B, f64>,
+    pub(crate) capabilities: Capabilities<B, f64>,
     pub(super) updates: Vec<Update<S>>,
     pub(super) null_space: Option<NullSpace<B>>,
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
@@ -273,6 +273,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// [`Error::Invalid`] if b or the residual of the first guess is not finite; the errors of the device.
     pub fn solve_in_place(&mut self, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         let clock = Instant::now();
+        self.check_current()?;
         let norms = self.norms(guess)?;
         self.run(norms, guess, observer, clock, false)
     }
@@ -291,6 +292,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
+        self.check_current()?;
         self.check_shapes([("u", u.shape()), ("v = A u", v.shape())])?;
         upload(&self.backend, &self.callers, u, &mut self.u)?;
         if let Some(space) = &self.null_space {
@@ -301,6 +303,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn precondition(&mut self, r: Source<'_>, mut z: Target<'_>, iterations: usize) -> Result<()> {
+        self.check_current()?;
         self.check_shapes([("the residual r", r.shape()), ("z = M⁻¹ r", z.shape())])?;
         System::precondition(self, r, &mut z, iterations)
     }
@@ -361,6 +364,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         observer: &mut Observer<'_>,
     ) -> Result<Outcome> {
         let clock = Instant::now();
+        self.check_current()?;
         self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
         if guess == Guess::Zero
             && let Some(outcome) = self.solve_arrays(&rhs, &mut u, observer)?

@@ -7,7 +7,7 @@ use super::system::{System, null_space};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
-use crate::options::{Method, SolverOptions};
+use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::outcome::Outcome;
 use crate::policy::begin::{Beginning, Direct, begin};
 use crate::solver::Observer;
@@ -65,6 +65,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
             is_left = true;
         }
+        let uses_modes = self.options.method == Method::Modes || self.options.preconditioner == Preconditioner::Modes;
+        if uses_modes && let Err(error) = stencil.check_modes() {
+            let may_change = self.decision.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
+            return if may_change && self.make_anew(callers)? { Ok(()) } else { Err(error) };
+        }
         if self.options.method != Method::Direct || is_left {
             stencil.check_iterated()?;
         }
@@ -86,6 +91,18 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             other.is_current &= !is_renewed;
         }
         Ok(())
+    }
+
+    /// Fails after an update that failed on its way, when the solver has neither matrix completely.
+    pub(super) fn check_current(&self) -> Result<()> {
+        if self.is_current {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "the solver",
+            "its last update ended with an error on the way, so it has neither the old coefficients nor the new ones completely; update it again, \
+             or make a new solver",
+        ))
     }
 
     /// Makes everything again that depends on the coefficients, except for the operator; `is_left` states whether the direct solver cannot solve

@@ -55,7 +55,8 @@ impl VerticalProfile {
         Ok(Self { a, b, c, d })
     }
 
-    /// Returns whether a decoupled layer has no diagonal left in one column, relative to that of the finer columns in it.
+    /// Returns whether the matrix of one column is singular to rounding, relative to the diagonal of the finer columns in it: all sums of rows are 0,
+    /// or the diagonal of a layer that is not coupled to others.
     pub(crate) fn is_singular(&self, column: &HorizontalField, finer: &HorizontalField) -> bool {
         let diagonal = |k: usize, area: f64, total: f64| area * self.a[k] - self.d[k] * total;
         let finest = |k: usize| {
@@ -66,10 +67,10 @@ impl VerticalProfile {
                 .map(|(&area, &total)| diagonal(k, area, total).abs())
                 .fold(0.0, f64::max)
         };
-        (0..self.a.len()).any(|k| {
-            let left = diagonal(k, column.area[0], column.total[0]).abs();
-            (self.b[k], self.c[k]) == (0.0, 0.0) && left <= ROUNDING * finest(k)
-        })
+        // Couplings to other layers cancel in the sum of a row.
+        let is_empty = |k: usize| diagonal(k, column.area[0], column.total[0]).abs() <= ROUNDING * finest(k);
+        let is_apart = |k: usize| (self.b[k], self.c[k]) == (0.0, 0.0);
+        (0..self.a.len()).all(is_empty) || (0..self.a.len()).any(|k| is_apart(k) && is_empty(k))
     }
 
     /// Computes the profile of −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a grid's layers, homogeneous Neumann at bottom and top; on

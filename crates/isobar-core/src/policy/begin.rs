@@ -18,6 +18,8 @@ pub(crate) struct Beginning<F> {
     pub(crate) after_box: Option<AfterBox>,
     /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
     pub(crate) is_replaceable: bool,
+    /// Whether other cycles were chosen as the method, and a Krylov method with them may replace them.
+    pub(crate) is_cycles: bool,
     /// The preconditioner in reserve.
     pub(crate) reserve: Preconditioner,
     /// Whether multigrid suits the matrix.
@@ -39,10 +41,14 @@ impl<F> Beginning<F> {
     /// Begins with a matrix's choice for all that the options leave open.
     pub(crate) fn by(choice: &Choice, options: &SolverOptions) -> Result<Self> {
         let resolved = options.resolved(choice)?;
+        let is_chosen = options.method == Method::Auto;
+        let has_cycles = matches!(resolved.method, Method::Multigrid | Method::Modes);
+        let is_replaceable = is_chosen
+            && options.multigrid.smoother == Smoother::Auto
+            && resolved.multigrid.smoother.begins_with_points();
         Ok(Self {
-            is_replaceable: options.method == Method::Auto
-                && options.multigrid.smoother == Smoother::Auto
-                && resolved.multigrid.smoother.begins_with_points(),
+            is_replaceable,
+            is_cycles: is_chosen && has_cycles && !is_replaceable,
             options: resolved,
             factors: None,
             is_direct: false,
@@ -92,7 +98,8 @@ pub(crate) fn begin<F>(
         beginning.why = vec![format!("conjugate gradients with the nearest box: {why}")];
         beginning.after_box = Some(AfterBox { options: beginning.options.clone(), most_iterations });
         beginning.options = with_box(beginning.options);
-        (beginning.factors, beginning.is_replaceable) = (Some(factors), false);
+        beginning.factors = Some(factors);
+        (beginning.is_replaceable, beginning.is_cycles) = (false, false);
         return Ok(beginning);
     }
     let is_shared = options.method == Method::Auto && !direct.is_possible && direct.is_divided;

@@ -28,6 +28,8 @@ pub(crate) enum Replacement {
     OfBox,
     /// The preconditioner in reserve instead of cycles that relax points: [`after_points`].
     OfPoints,
+    /// A Krylov method with cycles instead of these alone: [`around_cycles`].
+    OfCycles,
     /// Multigrid instead of the simple preconditioner of time steps: [`with_multigrid`].
     OfSimple,
     /// Multigrid deflated by large bodies: [`with_bodies`].
@@ -47,6 +49,8 @@ pub(crate) struct State {
     pub(crate) tries_box: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
     pub(crate) is_replaceable: bool,
+    /// Whether other cycles were chosen automatically as the method.
+    pub(crate) is_cycles: bool,
     /// Whether multigrid may replace the simple preconditioner of time steps.
     pub(crate) is_simple: bool,
     /// Whether multigrid may be deflated by large bodies.
@@ -66,6 +70,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
         State { is_finite: true, is_old: true, .. } if is_slow => Next::ChooseAgain,
         State { is_finite: true, tries_box: true, .. } if is_weak => Next::Replace(Replacement::OfBox),
         State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::Replace(Replacement::OfPoints),
+        State { is_finite: true, is_cycles: true, .. } if is_weak => Next::Replace(Replacement::OfCycles),
         State { is_finite: true, is_simple: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSimple),
         State { is_finite: true, deflates: true, .. } if is_slow => Next::Replace(Replacement::Deflated),
         State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSingle),
@@ -80,7 +85,8 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
 /// vector that the others do not.
 pub(crate) fn reserves(kind: Preconditioner, layers: usize) -> impl Iterator<Item = Preconditioner> {
     // Without layers, lines are the diagonal.
-    let lines = (kind == Preconditioner::Multigrid && layers > 1).then_some(Preconditioner::Line);
+    let has_cycles = matches!(kind, Preconditioner::Multigrid | Preconditioner::Modes);
+    let lines = (has_cycles && layers > 1).then_some(Preconditioner::Line);
     let is_simplest = matches!(kind, Preconditioner::None | Preconditioner::Auto | Preconditioner::Jacobi);
     lines.into_iter().chain((!is_simplest).then_some(Preconditioner::Jacobi))
 }
@@ -94,6 +100,15 @@ pub(crate) fn with_box(mut options: SolverOptions) -> SolverOptions {
 /// Returns these options for conjugate gradients with multigrid, whose cycles are left open.
 pub(crate) fn with_multigrid(mut options: SolverOptions) -> SolverOptions {
     (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Multigrid);
+    options.multigrid.precision = CyclePrecision::Auto;
+    options
+}
+
+/// Returns these options for a Krylov method that is preconditioned by vertical modes, or by cycles of multigrid.
+pub(crate) fn around_cycles(mut options: SolverOptions, is_symmetric: bool, has_modes: bool) -> SolverOptions {
+    let by_modes = has_modes && options.precision != Precision::Mixed;
+    options.method = if is_symmetric { Method::Cg } else { Method::Bicgstab };
+    options.preconditioner = if by_modes { Preconditioner::Modes } else { Preconditioner::Multigrid };
     options.multigrid.precision = CyclePrecision::Auto;
     options
 }
@@ -137,6 +152,7 @@ mod tests {
             is_old: false,
             tries_box: false,
             is_replaceable: false,
+            is_cycles: false,
             is_simple: false,
             deflates: false,
             is_single: false,
@@ -173,6 +189,9 @@ mod tests {
             );
         }
         assert_eq!(next(Some(Stop::Stagnated), points), Next::Replace(Replacement::OfPoints));
+        let cycles = State { is_cycles: true, keeps_best: false, ..none };
+        let weak = [None, broken, Some(Stop::Diverged), Some(Stop::Stagnated)];
+        assert_eq!(weak.map(|stop| next(stop, cycles)), [Next::Replace(Replacement::OfCycles); 4]);
         assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
         assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
         assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);
@@ -189,6 +208,7 @@ mod tests {
     fn reserves_are_simpler() {
         let of = |kind, layers| reserves(kind, layers).collect::<Vec<_>>();
         assert_eq!(of(Preconditioner::Multigrid, 2), [Preconditioner::Line, Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Modes, 2), [Preconditioner::Line, Preconditioner::Jacobi]);
         assert_eq!(of(Preconditioner::Multigrid, 1), [Preconditioner::Jacobi]);
         assert_eq!(of(Preconditioner::Line, 2), [Preconditioner::Jacobi]);
         assert_eq!(of(Preconditioner::Jacobi, 2), []);

@@ -12,6 +12,11 @@ const PROBE_ABOVE_LINES: usize = 8;
 /// The slowest convergence factor of these.
 const SLOW_ABOVE_LINES: f64 = 0.6;
 
+/// Cycles that were chosen as the method in which they must show their pace, and keep it from then on.
+const PROBE_CYCLES: usize = 10;
+/// The pace is too slow where the tolerance would take this many cycles; within a Krylov method they take a third of it.
+const SLOW_CYCLES: f64 = 40.0;
+
 /// Iterations in which multigrid in single precision must show its pace, and keep it from then on: rounding may show only in the last
 /// digits.
 const PROBE_SINGLE: usize = 30;
@@ -61,6 +66,8 @@ pub(crate) struct Watch {
 pub(crate) struct Replaceable {
     /// Cycles that relax points were chosen automatically, and conjugate gradients may replace them.
     pub(crate) is_points: bool,
+    /// Other cycles were chosen automatically as the method, and a Krylov method with them may replace them.
+    pub(crate) is_cycles: bool,
     /// The preconditioner was chosen automatically, and simpler ones may replace it.
     pub(crate) is_automatic: bool,
     /// The preconditioner of time steps was left open, and multigrid may replace the simple one that suits most.
@@ -74,10 +81,14 @@ pub(crate) struct Replaceable {
 impl Replaceable {
     /// Returns which fallbacks a solve with the options `asked` may use, which may leave the preconditioner open; `open` are the user's options,
     /// `otherwise` those of an iteration.
-    pub(crate) fn of(asked: &SolverOptions, [open, otherwise]: [&SolverOptions; 2], is_points: bool) -> Self {
+    pub(crate) fn of(
+        asked: &SolverOptions,
+        [open, otherwise]: [&SolverOptions; 2],
+        [is_points, is_cycles]: [bool; 2],
+    ) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
         let is_simple = is_open(open) && !is_open(otherwise);
-        Self { is_points, is_automatic: is_open(asked), is_simple, is_old: false, may_deflate: true }
+        Self { is_points, is_cycles, is_automatic: is_open(asked), is_simple, is_old: false, may_deflate: true }
     }
 
     /// Returns whether the iteration of these resolved options may be deflated.
@@ -105,6 +116,9 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Optio
             _ => (PROBE_POINTS, SLOW_POINTS),
         };
         return Some(Watch { iterations, pace: -slow.ln(), goes_on: true });
+    }
+    if by.is_cycles && !is_preconditioned {
+        return Some(for_tolerance(PROBE_CYCLES, SLOW_CYCLES, true));
     }
     if by.is_simple && is_preconditioned {
         return Some(for_tolerance(PROBE_SIMPLE, SLOW_SIMPLE, true));

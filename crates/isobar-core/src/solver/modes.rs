@@ -68,7 +68,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
         let of = |n: usize| if n == 0 { guess } else { Guess::Given };
         let mut observe = |square: f64| {
             gains = !std::mem::take(&mut is_first) || square <= *initial;
-            if gains { monitor.observe(square) } else { ControlFlow::Break(()) }
+            if gains { monitor.observe_or_give_up(square) } else { ControlFlow::Break(()) }
         };
         if plan.iterations == 1 {
             // Probably nothing is left to project, and this residual judges the solve.

@@ -76,6 +76,8 @@ pub struct Monitor<'o> {
     error: Option<f64>,
     /// The estimate of [`Monitor::energy_error`].
     energy_error: Option<f64>,
+    /// Whether the preconditioner of these estimates is strong.
+    is_strong: bool,
     broken: Option<Broken>,
     stop: Option<Stop>,
     observer: &'o mut Observer<'o>,
@@ -154,6 +156,7 @@ impl<'o> Monitor<'o> {
             probe: None,
             error: None,
             energy_error: None,
+            is_strong: false,
             broken: None,
             stop: None,
             observer,
@@ -301,7 +304,13 @@ impl<'o> Monitor<'o> {
         };
         let Some(smallest) = self.spectrum().map(|found| found.smallest) else { return };
         self.error = Some(caution * norm / smallest).filter(|error| error.is_finite());
-        self.energy_error = Some(rho / smallest).filter(|error| error.is_finite());
+        self.energy_error = Some(rho / smallest).filter(|energy| energy.is_finite() && caution.is_finite());
+        self.is_strong = is_strong;
+    }
+
+    /// Returns whether the preconditioner of these estimates is strong.
+    pub(crate) fn is_strong(&self) -> bool {
+        self.is_strong
     }
 
     /// Returns ⟨r, A⁻¹r⟩, estimated by the last run of conjugate gradients.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::crossing::Crossing;
 use super::point_levels::{ends_small, steps};
-use super::{Coefficients, Diffusion, Side, Stencil};
+use super::{Coefficients, Diffusion, Side, Spread, Stencil};
 use crate::direct::{Nearest, Separable};
 use crate::execute::map_pieces;
 use crate::options::SolverOptions;
@@ -150,7 +150,22 @@ impl Diffusion {
         self.spreads().iter().map(|field| field.contrast()).fold(1.0, f64::max)
     }
 
-    fn has_closed(&self) -> bool {
+    /// Returns the largest coupling over the smallest that is not 0, all directions with several cells taken together; nothing for faces, whose range
+    /// is not known.
+    pub(super) fn contrast_of_couplings(&self) -> Option<f64> {
+        let (Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. }) = &self.coefficients else {
+            return None;
+        };
+        let several = axes.iter().zip(Stencil::shape(self).extents()).filter(|(_, cells)| *cells > 1);
+        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        for (&(field, factor), _) in several {
+            let Spread { positive, most: largest, .. } = *self.spreads().get(field)?;
+            (least, most) = (least.min(factor * positive), most.max(factor * largest));
+        }
+        Some(if most > 0.0 { most / least } else { 1.0 })
+    }
+
+    pub(super) fn has_closed(&self) -> bool {
         self.spreads().iter().any(|field| field.has_zeros())
     }
 

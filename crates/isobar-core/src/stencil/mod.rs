@@ -90,8 +90,17 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns whether an estimate from residuals detects the errors of rounding.
-    fn has_error_estimates(&self) -> bool {
+    /// Fails if the matrix has no vertical modes, which another one of its kind has.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) with the reason.
+    fn check_modes(&self) -> Result<()> {
+        Err(crate::Error::Unsupported("vertical modes are those of a tensor product".into()))
+    }
+
+    /// Returns whether an estimate from residuals detects errors of rounding, and with a preconditioner that is not strong those of regions that
+    /// hardly couple.
+    fn has_error_estimates(&self, _is_strong: bool) -> bool {
         true
     }
 

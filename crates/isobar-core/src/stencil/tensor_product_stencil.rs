@@ -37,6 +37,10 @@ impl Stencil for TensorProduct {
         self.is_symmetric() && is_vertical && (0..horizontal.area.len()).all(|n| rest(horizontal, n) >= 0.0)
     }
 
+    fn check_modes(&self) -> Result<()> {
+        self.modes().map(drop)
+    }
+
     fn singular_note(&self) -> Option<&'static str> {
         let (vertical, horizontal) = (self.vertical(), self.horizontal());
         let is_closed = |n: usize| rest(horizontal, n) == 0.0;

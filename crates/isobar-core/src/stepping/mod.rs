@@ -1,10 +1,12 @@
 //! The heat equation through time.
 //!
 //! * this file: the interface for callers, on any device,
-//! * [`stepper`]: the θ scheme, written once over any back end; `adaptive`: step-length control, `arrays`: callers' arrays.
+//! * [`stepper`]: the θ scheme, written once over any back end; `adaptive`: step-length control, `arrays`: callers' arrays,
+//!   `conservation`: the heat of insulated components.
 
 mod adaptive;
 mod arrays;
+mod conservation;
 pub mod stepper;
 
 use crate::build::Description;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::adaptive::{self, Control};
 use super::arrays::Arrays;
+use super::conservation::Conservation;
 use super::{Evolve, HeatOptions, Moment, Step};
 use crate::build::{Bounds, Description, Solve, System};
 use crate::operator::{Guess, Operator};
@@ -47,6 +48,8 @@ pub struct HeatStepper<B: Supports<Diffusion>> {
     /// 1 in every active cell, where that is the first guess.
     ones: Option<B::Vector<f64>>,
     source: Option<B::Vector<f64>>,
+    /// The components that nothing fixes, if there are any.
+    conservation: Option<Conservation<B>>,
     scalars: B::Scalars,
     /// Step-length control, for adaptive lengths.
     control: Option<Control<B>>,
@@ -71,11 +74,6 @@ const STATE: Scalar = Scalar::new(6);
 /// 2 and 3
 const TWO: Scalar = Scalar::new(7);
 const THREE: Scalar = Scalar::new(8);
-
-/// The smallest squared norm that is precise, as are those of much smaller errors; its inverse is the largest.
-const SMALLEST_SQUARE: f64 = 1e-200;
-/// The exponent of two by which states outside that range are multiplied, once or twice.
-const SCALE: i32 = 480;
 
 /// Returns the residual that rounding leaves, relative to ‖b‖ and to ‖A‖ ‖u‖.
 fn rounding(precision: Precision) -> [f64; 2] {
@@ -121,7 +119,9 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let source = heat.source.as_deref().map(vector_of).transpose()?;
         let control = options.error.map(|tolerance| Control::new(backend, &layout, tolerance)).transpose()?;
         let before = (options.guess == StepGuess::Extrapolated).then(|| backend.zeros(&layout)).transpose()?;
+        let conservation = Conservation::new(backend, &heat, &system)?;
         let mut this = Self {
+            conservation,
             u: backend.zeros(&layout)?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
@@ -180,6 +180,9 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         }
         if let Some(heat) = heat {
             self.set_source(&heat)?;
+            if let Some(conservation) = &mut self.conservation {
+                conservation.set_masses(&heat);
+            }
             self.heat = heat;
         }
         self.dt = dt;
@@ -262,7 +265,17 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
                 outcome.notes.push(format!("the residual, {left:.1e} of the right-hand side, is what rounding leaves"));
             }
         }
+        self.restore_heat(&outcome)?;
         Ok(outcome)
+    }
+
+    fn restore_heat(&mut self, outcome: &Outcome) -> Result<()> {
+        let factors = [1.0 / (self.theta() * self.dt), self.factor()];
+        let Self { conservation: Some(conservation), backend, system, mass, .. } = self else { return Ok(()) };
+        if !outcome.is_returned || !outcome.converged() {
+            return Ok(());
+        }
+        conservation.restore(backend, system, mass.as_ref().map(|(_, mass)| &**mass), factors)
     }
 
     /// Takes a step as long as its estimated error allows.
@@ -270,7 +283,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let (tolerance, end) = (control.tolerance, self.options.steps.end);
         let (mut iterations, mut rejected) = (0, 0);
         loop {
-            let (dt, is_last) = adaptive::length(self.wanted, self.time, end, tolerance)?;
+            let (dt, is_last) = adaptive::length(self.wanted, [self.time, end], rejected, tolerance)?;
             if dt != self.dt {
                 self.change(None, dt)?;
             }
@@ -343,31 +356,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             backend.axpy(Ratio::ONE, u, w, scalars)?;
         }
         let factor = if is_third { 2.0 / 3.0 } else { 0.5 };
-        let mut exponent = 0_i32;
-        let [error, size] = loop {
-            for (x, out) in [(&*u, STATE), (&*first, PRODUCT), (&*w, ERROR)] {
-                if exponent == 0 {
-                    backend.dot(x, x, out.of(scalars))?;
-                    continue;
-                }
-                backend.convert(x, second)?;
-                backend.scale(2f64.powi(exponent), second)?;
-                backend.dot(second, second, out.of(scalars))?;
-            }
-            let bank = backend.read(scalars)?;
-            let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()]);
-            let size = before.max(after);
-            // Squares of very small or very large states underflow or overflow; those of a multiple do not.
-            let step = if size < SMALLEST_SQUARE { SCALE } else { -SCALE };
-            if (SMALLEST_SQUARE..=1.0 / SMALLEST_SQUARE).contains(&size)
-                || exponent.abs() > SCALE
-                || exponent * step < 0
-            {
-                break [error, size];
-            }
-            exponent += step;
-        };
-        let error = if size == 0.0 { 0.0 } else { factor * (error / size).sqrt() };
+        let error = factor * adaptive::ratio(backend, [&*u, &*first, &*w], second, scalars, [STATE, PRODUCT, ERROR])?;
         Ok((Some(if error.is_nan() { f64::INFINITY } else { error }), outcome))
     }
 

@@ -406,3 +406,46 @@ fn separable_steps_are_direct_by_default() {
     let plain = SolverOptions { method: Method::Cg, ..open };
     assert_eq!(stepper(&uniform, options, &plain, &initial).description().preconditioner, "mic");
 }
+
+/// Long steps conserve the heat of each insulated component, in single precision too: residuals within the tolerance would let it drift.
+#[test]
+fn insulated_components_keep_their_heat() {
+    let shape = Shape::new(12, 9, 7);
+    let wall = |n: usize| n % shape.nx == 5;
+    let kappa: Vec<f64> = noise(shape.cells(), 3).iter().map(|x| (2.0 * x).exp()).collect();
+    let walled = (0..shape.cells()).map(|n| if wall(n) { 0.0 } else { kappa[n] }).collect();
+    let widths = Spacing::Given((0..shape.nx).map(|i| 0.5 + 0.1 * i as f64).collect());
+    let initial: Vec<f64> = noise(shape.cells(), 4).iter().map(|x| 1.0 + 0.5 * x).collect();
+    let source: Vec<f64> = (0..shape.cells()).map(|n| f64::from(u8::from(n % shape.nx == 8)) * 1e-7).collect();
+    for (kappa, spacing) in [(vec![1.0; shape.cells()], Spacing::Uniform(0.25)), (walled, widths)] {
+        let problem = DiffusionProblem {
+            spacing: [spacing, Spacing::Uniform(0.5), Spacing::Uniform(1.0)],
+            ..DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.clone()))
+        };
+        let (heat, volumes) = (Heat::in_cells(&problem, Some(source.clone())).unwrap(), problem.volumes());
+        // East of the wall and west of it.
+        let heats = |u: &[f64]| {
+            let mut sums = [0.0; 2];
+            for n in (0..u.len()).filter(|&n| kappa[n] > 0.0) {
+                sums[usize::from(n % shape.nx < 5)] += volumes[n] * u[n];
+            }
+            sums
+        };
+        for (precision, tolerance) in [(Precision::F64, 1e-6), (Precision::F32, 1e-4)] {
+            for (scheme, dt) in
+                [(Scheme::CrankNicolson, 1e7), (Scheme::BackwardEuler, 1e9), (Scheme::CrankNicolson, 1e-2)]
+            {
+                let solver = SolverOptions { precision, tolerance, ..SolverOptions::default() };
+                let mut stepper = stepper(&heat, options(dt, 5.0 * dt, scheme), &solver, &initial);
+                run(&mut stepper, 5);
+                let (before, after) = (heats(&initial), heats(&state(&mut stepper, shape)));
+                let added = heats(&source).map(|rate| 5.0 * dt * rate);
+                let off = |n: usize| (after[n] - before[n] - added[n]).abs() / (before[n].abs() + added[n].abs());
+                let both = [0, 1].map(|n| after[n] - before[n] - added[n]);
+                let whole = both.iter().sum::<f64>().abs() / (before[0] + before[1] + added[0]);
+                let worst = if kappa.contains(&0.0) { off(0).max(off(1)) } else { whole };
+                assert!(worst <= 1e-9, "{precision} {scheme:?} {dt:e}: {worst:e}");
+            }
+        }
+    }
+}

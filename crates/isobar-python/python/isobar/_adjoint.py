@@ -23,7 +23,7 @@ class HeatGradient:
 
     __slots__ = {
         "initial": "∂J/∂u of the initial state, an array.",
-        "kappa": "∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 in closed cells.",
+        "kappa": "∂J/∂κ of every cell, an array, or a tuple if κ was given as a tuple. 0 in closed cells.",
         "reaction": "∂J/∂c of every cell.",
         "source": "∂J/∂f of every cell.",
         "u": "The last state.",

@@ -11,11 +11,11 @@ class Device(NamedTuple):
     """A device that solvers can run on."""
 
     device: str
-    """Its name for `Solver`: ``"cpu"``, ``"cuda:0"``."""
+    """Its name for `Solver`, such as ``"cpu"`` or ``"cuda:0"``."""
     name: str
     """Its model."""
     memory: float | None
-    """Memory in bytes: all of a GPU's, or the memory available to the processor without swapping."""
+    """Memory in bytes, all of a GPU's, or what is available to the processor without swapping."""
     threads: int | None
     """Threads of the processor that a solver uses by default."""
     capability: tuple[int, int] | None

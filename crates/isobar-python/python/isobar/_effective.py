@@ -21,7 +21,7 @@ class Effective:
 
     __slots__ = {
         "axis": "``\"x\"``, ``\"y\"`` or ``\"z\"``.",
-        "bounds": "Lower and upper bound for any arrangement of the cells: all in series, and all in parallel.",
+        "bounds": "Lower and upper bound for any arrangement of the cells, those of all in series and of all in parallel.",
         "conductivity": "Q L / A for a difference of 1, with the flow Q, the length L and the cross-section A. 0 if no path leads across.",
         "connected": "The fraction of the open volume that is connected to both sides.",
         "_advice": "What to do where it did not converge.",
@@ -29,7 +29,7 @@ class Effective:
         "imbalance": "The difference between inflow and outflow relative to the larger one; usually far larger than the error of the conductivity.",
         "iterations": "Iterations of the solve; 0 if nothing had to be solved.",
         "porosity": "The fraction of the volume that is open, κ > 0.",
-        "tortuosity": "The mean of κ divided by `conductivity`: porosity · D / D_eff for pores with one D. Infinite if nothing flows.",
+        "tortuosity": "The tortuosity factor, the mean of κ divided by `conductivity`, which is porosity · D / D_eff for pores with one D. Infinite if nothing flows.",
     }
 
     def __init__(self, found):
@@ -53,7 +53,7 @@ def effective(
     device: str = "auto",
     threads: int | None = None,
 ) -> dict[str, Effective]:
-    """Compute the effective conductivity and the tortuosity of a sample, such as an image of a porous rock; return an `Effective` for each axis.
+    """Compute the effective conductivity and the tortuosity factor of a sample, such as an image of a porous rock; return an `Effective` for each axis.
 
     Along each axis, −∇·(κ∇u) = 0 is solved with u = 1 on one side, u = 0 on the opposite side and no flow through the others, for the cells that are
     connected to both. The conductivity is computed from the energy of u, whose error is about the square of the error of u.

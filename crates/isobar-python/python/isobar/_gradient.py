@@ -64,7 +64,7 @@ class Gradient:
 
     @property
     def kappa(self) -> Any:
-        """∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 in closed cells and through faces between closed cells, which stay closed.
+        """∂J/∂κ of every cell, an array, or a tuple if κ was given as a tuple. 0 in closed cells and through faces between closed cells, which stay closed.
 
         Read-only arrays of NumPy, like `b`: other derivatives are computed from it.
         """

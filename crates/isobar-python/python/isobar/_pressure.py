@@ -32,6 +32,9 @@ class TensorProduct(Problem):
     y_faces
         α of the faces between cells in y, shape ``(ny + 1, nx)``.
 
+    There are no periodic sides. If a = 0 and all sides are closed, u has mean 0 in the whole grid; several closed basins are not
+    found, and need `Faces`, with which u has mean 0 in each.
+
     >>> n = 8
     >>> column = isobar.TensorProduct(np.ones(3), np.zeros(3), np.zeros(3), -np.ones(3), np.ones((n, n)), np.ones((n, n + 1)), np.ones((n + 1, n)))
     >>> column.shape

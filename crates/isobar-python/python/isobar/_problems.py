@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of its arrays: (nz, ny, nx), (ny, nx) or (nx,)."""
+        """Shape of its arrays, (nz, ny, nx), (ny, nx) or (nx,)."""
         return self._cells[3 - self._dimensions :]
 
     @property
@@ -203,15 +203,15 @@ class Diffusion(Problem):
         widths of all cells in that direction. By default the box has sides of length 1.
     boundary
         Boundary conditions on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), on both sides of ``x``, ``y`` or
-        ``z``, or on ``all``. A number is the value of u; ``"neumann"`` is no flow (the default); ``"periodic"`` connects opposite sides;
-        ``{"neumann": flux}`` is a flux into the domain per area; ``{"robin": {"coefficient": h, "value": v}}`` is a flux h (u − v) out of it,
-        h ≥ 0. Each number may be an array with one value per face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and
+        ``z``, or on ``all``. A number is the value of u, as is ``{"dirichlet": value}``, and ``"dirichlet"`` is u = 0; ``"neumann"`` is no flow (the default);
+        ``"periodic"`` connects opposite sides; ``{"neumann": flux}`` is a flux into the domain per area;
+        ``{"robin": {"coefficient": h, "value": v}}`` is a flux h (u − v) out of it, h ≥ 0. Each number may be an array with one value per face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and
         north, ``(ny, nx)`` for bottom and top; ``(ny,)`` and ``(nx,)`` in two dimensions.
     active
         Which cells are active; all by default.
     reaction
         c, a number or an array. If it is negative (−∇·(κ∇u) − k² u = f, waves of one frequency), the matrix may be indefinite, and only
-        ``method="direct"`` solves it; ``"auto"`` uses that if the matrix is separable.
+        ``method="direct"`` solves it; ``"auto"`` uses that if the matrix is separable, as for κ that is constant or varies along one axis.
     sources
         ``{"i": 3, "j": 4, "rate": 1.0}``, or with ``"k": [first, last]``: sources of a total rate in columns of cells, counted from 0.
     wells

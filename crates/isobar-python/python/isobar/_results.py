@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why the solve ended: converged, max_iterations, stagnated, breakdown, diverged or interrupted."""
+        """Why the solve ended, one of converged, max_iterations, stagnated, breakdown, diverged and interrupted."""
         return self._outcome.stop
 
     @property
@@ -156,7 +156,7 @@ class Result:
         Errors of the derivatives are proportional to the tolerance of the solver. If the solver was deleted or updated since the solve, an equal one
         is made, which takes time; so compute gradients first.
 
-        `x` must not change between the solve and its derivatives, neither in place nor as the `out` of another solve: pass ``result.x - data``, which is a
+        Do not modify `x` between the solve and its derivatives, neither in place nor as the `out` of another solve: pass ``result.x - data``, which is a
         new array, not ``result.x`` after ``result.x -= data``. A sample of some 1000 elements is compared, and a change there is a `ValueError`.
 
         >>> problem = isobar.Diffusion(np.ones(8), boundary={"x": 0.0})
@@ -246,6 +246,10 @@ class Results:
 
     def __getitem__(self, n):
         return self.results[n]
+
+    if TYPE_CHECKING:
+        # Python iterates by __getitem__; type checkers ask for this.
+        def __iter__(self) -> Iterator[Result]: ...
 
     @property
     def converged(self) -> bool:
