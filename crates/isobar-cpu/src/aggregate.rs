@@ -168,6 +168,17 @@ struct AddSums<'a, T> {
     sums: &'a mut [f64],
 }
 
+#[inline(always)]
+fn add_lanes<T: Real, const LANES: usize>(chunks: &[[T; LANES]]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] += chunk[lane].to_f64();
+        }
+    }
+    lanes.iter().sum()
+}
+
 impl<T: Real> WithSimd for AddSums<'_, T> {
     type Output = ();
 
@@ -180,15 +191,13 @@ impl<T: Real> WithSimd for AddSums<'_, T> {
             }
             let (chunks, rest) = entries[pair[0].start..pair[1].start].as_chunks::<32>();
             let mut total = 0.0;
-            // Among closed cells most runs are short.
+            // Among closed cells most runs are short, and rows of small grids are.
             if !chunks.is_empty() {
-                let mut lanes = [0.0; 32];
-                for chunk in chunks {
-                    for lane in 0..32 {
-                        lanes[lane] += chunk[lane].to_f64();
-                    }
-                }
-                total = lanes.iter().sum();
+                total = add_lanes(chunks);
+            }
+            let (chunks, rest) = rest.as_chunks::<8>();
+            if !chunks.is_empty() {
+                total += add_lanes(chunks);
             }
             sums[pair[0].id as usize - first] += total + rest.iter().map(|x| x.to_f64()).sum::<f64>();
         }

@@ -54,6 +54,35 @@ def test_conductors_that_rounding_loses():
     assert found.converged and found.conductivity == pytest.approx(plain.conductivity, rel=1e-6)
 
 
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 1e-8])
+def test_regions_that_hardly_couple(tolerance):
+    # Thin cells, some of them closed: a small residual hides the error of regions that couple by their short faces alone.
+    kappa = np.array([
+        [0.9, 0.0, 0.0, 0.0, 0.5],
+        [1.7, 1.1, 1.6, 0.0, 0.6],
+        [0.0, 1.2, 1.7, 0.9, 0.0],
+        [0.8, 1.8, 1.2, 1.2, 0.7],
+        [0.0, 1.3, 1.6, 0.9, 0.7],
+    ])
+    found = isobar.effective(kappa, spacing=(1.0, 1000.0), tolerance=tolerance, axis="y", device="cpu")["y"]
+    # The flow through a dense solve.
+    assert found.converged and found.conductivity == pytest.approx(1.33570712e-06, rel=max(tolerance, 1e-8))
+
+
+def test_estimates_know_regions_that_hardly_couple(rng):
+    for seed in range(40):
+        r = np.random.default_rng(seed)
+        kappa = 10.0 ** r.uniform(-0.3, 0.3, (10, 10)) * (r.random((10, 10)) > 0.1)
+        problem = isobar.Diffusion(kappa, spacing=(1000.0, 1.0), boundary={"east": 1.0})
+        connected, _ = scipy.ndimage.label(kappa)
+        known = np.isin(connected, connected[:, -1][kappa[:, -1] > 0]) & (kappa > 0)
+        for options in ({}, {"method": "cg", "preconditioner": "direct"}, {"method": "cg", "preconditioner": "jacobi"}):
+            result = isobar.Solver(problem, tolerance=1e-5, device="cpu", **options).solve(problem.rhs())
+            if result.converged and result.error_estimate is not None:
+                error = np.linalg.norm((result.x - 1)[known]) / np.linalg.norm(result.x)
+                assert error <= max(1.05 * result.error_estimate, 1e-9), (seed, options)
+
+
 def test_a_maze_takes_its_iterations():
     n = 121
     maze = np.ones((n, n), np.uint8)

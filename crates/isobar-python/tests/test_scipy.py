@@ -158,3 +158,13 @@ def test_matrices_of_scipy_can_be_changed_and_solved_with(rng):
     np.testing.assert_allclose(isobar.Solver(problem, tolerance=1e-12).solve(b).x, x, atol=1e-10 * abs(x).max())
     A.data *= 2.0
     np.testing.assert_allclose(A @ x.ravel(), 2 * b.ravel(), atol=1e-10 * abs(b).max())
+
+
+def test_a_matrix_that_is_not_symmetric_has_no_transpose(rng):
+    n, one = 4, np.ones((3, 3))
+    upward, downward = -np.array([3.0, 1.0, 2.0, 0.0]), -np.array([0.0, 1.0, 0.2, 0.5])
+    problem = isobar.TensorProduct(np.ones(n), upward, downward, -np.ones(n), one, np.ones((3, 4)), np.ones((4, 3)))
+    A, x = isobar.Solver(problem, device="cpu").as_linear_operator(), rng.standard_normal(problem.size)
+    np.testing.assert_allclose(A @ x, problem.to_scipy() @ x, atol=1e-12)
+    with pytest.raises(NotImplementedError):
+        A.rmatvec(x)

@@ -177,15 +177,19 @@ impl TensorProduct {
                 let excess = v.a[k] - s * v.d[k] - v.c[k] * excess_over_pivot;
                 let pivot = excess - v.b[k];
                 if !(pivot > 0.0 && pivot.is_finite()) {
-                    return Err(Error::invalid(
-                        "problem",
+                    let (i, j) = (n % self.shape.nx, n / self.shape.nx);
+                    let why = if s == 0.0 && v.a.iter().all(|&a| a == 0.0) {
                         format!(
-                            "the tridiagonal block of column ({}, {}) has pivot {pivot:.3e} in layer {k}; line relaxation \
-                             needs positive pivots; operators with a ≥ 0, d ≤ 0 and couplings of one sign have them",
-                            n % self.shape.nx,
-                            n / self.shape.nx
-                        ),
-                    ));
+                            "column ({i}, {j}) has no horizontal couplings, and a is 0: nothing fixes x there. Give a a positive number, or make \
+                             the problem of faces, which takes a mask"
+                        )
+                    } else {
+                        format!(
+                            "the tridiagonal block of column ({i}, {j}) has pivot {pivot:.3e} in layer {k}; line relaxation needs positive \
+                             pivots, as operators have with a ≥ 0, d ≤ 0, couplings of one sign, and a or horizontal couplings in each column"
+                        )
+                    };
+                    return Err(Error::invalid("problem", why));
                 }
                 excess_over_pivot = excess / pivot;
             }

@@ -227,3 +227,73 @@ fn what_has_no_modes_is_refused() {
         assert!(message.contains(smoother.name()) && message.contains("line-red-black"), "{message}");
     }
 }
+
+/// A basin without flow through its sides: layers that thicken by 1 : 20, areas and faces that differ by 30 %, and a little mass or none.
+fn basin([nx, ny, nz]: [usize; 3], mass: f64) -> TensorProduct {
+    let around_one = |len: usize, seed| noise(len, seed).iter().map(|x| (0.3 * x).exp()).collect::<Vec<_>>();
+    let [mut x, mut y] = [((nx + 1) * ny, 1), (nx * (ny + 1), 2)].map(|(len, seed)| around_one(len, seed));
+    x.iter_mut().enumerate().for_each(|(n, x)| *x *= if n % (nx + 1) % nx == 0 { 0.0 } else { (nx * nx) as f64 });
+    y.iter_mut().enumerate().for_each(|(n, y)| *y *= if n / nx % ny == 0 { 0.0 } else { (ny * ny) as f64 });
+    let horizontal = HorizontalField::from_faces(nx, ny, around_one(nx * ny, 3), &x, &y).unwrap();
+    let thickness: Vec<f64> = (0..nz).map(|k| 1.0 + 19.0 * k as f64 / (nz - 1) as f64).collect();
+    let total: f64 = thickness.iter().sum();
+    let thickness: Vec<f64> = thickness.iter().map(|dz| dz / total).collect();
+    let between: Vec<f64> = thickness.windows(2).map(|pair| -2.0 / (pair[0] + pair[1])).collect();
+    let above = between.iter().copied().chain([0.0]).collect();
+    let below = [0.0].into_iter().chain(between.iter().copied()).collect();
+    let of = |factor: f64| thickness.iter().map(|dz| factor * dz).collect();
+    TensorProduct::new(VerticalProfile::new(of(mass), above, below, of(-1.0)).unwrap(), horizontal).unwrap()
+}
+
+/// Where cycles or modes are slow or fail, a Krylov method around them continues.
+#[test]
+fn automatic_solves_of_closed_basins_converge() {
+    let mut replaced = 0;
+    for (shape, mass) in
+        [([16, 16, 16], 0.0), ([8, 8, 4], 0.0), ([23, 17, 16], 1e-4), ([16, 16, 4], 1e-8), ([8, 8, 8], 1e-10)]
+    {
+        let stencil = basin(shape, mass);
+        let options = SolverOptions { tolerance: 1e-8, norm: Norm::Rhs, ..SolverOptions::default() };
+        let product = {
+            let mut system = System::new(&Reference, &stencil, &options).unwrap();
+            let u = noise(stencil.shape().cells(), 5);
+            let mut b = vec![0.0; u.len()];
+            let view = ArrayView::c_order(&u, stencil.shape()).unwrap();
+            system.apply(view.into(), ArrayViewMut::c_order(&mut b, stencil.shape()).unwrap().into()).unwrap();
+            b
+        };
+        let (outcome, _) = solve(&stencil, &options, &product);
+        assert!(outcome.converged() && outcome.iterations <= 60, "{shape:?} {mass:e}: {outcome:?}");
+        replaced += usize::from(outcome.notes.iter().any(|note| note.contains("continued with cg")));
+    }
+    assert!(replaced > 0);
+}
+
+/// An update that has no vertical modes keeps the old matrix, or changes the method where that was left open.
+#[test]
+fn an_update_without_modes_is_refused_or_changes_the_method() {
+    let first = helmholtz(Geometry::Panel, 24, 20, 8);
+    let VerticalProfile { a, b, c, mut d } = first.vertical().clone();
+    d[2] = 0.0;
+    let second = TensorProduct::new(VerticalProfile::new(a, b, c, d).unwrap(), first.horizontal().clone()).unwrap();
+    let rhs = random_rhs(first.shape());
+    for asked in [
+        by_modes(Count::Auto, 1e-8),
+        SolverOptions { preconditioner: Preconditioner::Modes, method: Method::Cg, ..by_modes(Count::Auto, 1e-8) },
+    ] {
+        let mut system = System::new(&Reference, &first, &asked).unwrap();
+        let (_, before) = arrays::solve_by(&mut system, first.shape(), &rhs);
+        let refused = system.update(&second).unwrap_err().to_string();
+        assert!(refused.contains("d < 0"), "{refused}");
+        let (outcome, after) = arrays::solve_by(&mut system, first.shape(), &rhs);
+        assert!(outcome.converged() && before == after);
+    }
+    let open = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+    let mut system = System::new(&Reference, &first, &open).unwrap();
+    assert_eq!(system.description().method, "modes");
+    system.update(&second).unwrap();
+    assert_ne!(system.description().method, "modes");
+    let (outcome, u) = arrays::solve_by(&mut system, first.shape(), &rhs);
+    let (_, expected) = solve(&second, &SolverOptions { method: Method::Multigrid, ..open }, &rhs);
+    assert!(outcome.converged() && distance(&u, &expected) <= 1e-6);
+}
