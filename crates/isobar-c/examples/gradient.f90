@@ -26,7 +26,7 @@ program gradient
   call solver%gradient(problem, u, weights, kappa=by_kappa, f=by_f, west=west, east=east, south=south, north=north, &
        dx=dx, dy=dy, density=f)
   ! u is proportional to f/κ, so that Σ f ∂J/∂f = J and Σ κ ∂J/∂κ = −J; it rises by 1 if all values on the sides do, and grows as lengths squared.
-  print '(5(a, f9.6))', "mean", sum(u) / n**2, ", sum of f times its derivatives", sum(f * by_f), &
+  print '(5(a, f10.6))', "mean", sum(u) / n**2, ", sum of f times its derivatives", sum(f * by_f), &
        ", of kappa times its", sum(kappa * by_kappa), &
        ", of the sides", sum(west) + sum(east) + sum(south) + sum(north), ", of widths times their", (sum(dx) + sum(dy)) / n
 end program gradient

@@ -106,6 +106,11 @@ impl Case {
         let folder = path.parent().unwrap_or(Path::new(""));
         let problem = Problem::read(&document, folder)?;
         let (solver, guess) = read_solver(&document)?;
+        let layers = problem.shape().nz;
+        if let Some(count) = solver.modes.count.given().filter(|&count| count > layers) {
+            let message = format!("{count} modes of a grid of {layers} layers, which has no more than these");
+            return Err(document.failure_at_key("solver.modes.count", &message));
+        }
         let output = read_output(&document, &problem, folder)?;
         let notes = unused(&document, &problem, &solver, guess);
         Ok(Self { path: path.to_path_buf(), problem, solver, guess, output, notes })

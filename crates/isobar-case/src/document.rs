@@ -152,10 +152,13 @@ impl<'t> Document<'t> {
     /// Reads a section without the keys that the caller reads itself.
     pub(crate) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
         let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
-        let node = self.get(path).unwrap_or(&empty);
+        let given = self.get(path);
+        let node = given.unwrap_or(&empty);
         T::deserialize(Reader::new(node, apart)).map_err(|error| {
             let (message, help) = explain::read_error(&error, path, apart, self.keys);
-            self.failure(error.place.map(|place| place.span), &message, help.as_deref())
+            // A section that is missing has no place.
+            let place = error.place.filter(|_| given.is_some());
+            self.failure(place.map(|place| place.span), &message, help.as_deref())
         })
     }
 

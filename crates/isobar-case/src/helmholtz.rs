@@ -57,6 +57,9 @@ impl HelmholtzCase {
             return Err(document.failure(Some(section.span()), message, None));
         }
         let mut section: HelmholtzSection = document.read_without("problem", &["kind"])?;
+        if section.omega.is_some() && document.get("problem.courant").is_some() {
+            return Err(document.failure_at_key("problem.omega", "problem.courant is given too; remove one of them"));
+        }
         section.check(document)?;
         section.rhs.complete(document, folder)?;
         let grid: GridOptions = document.read("grid")?;

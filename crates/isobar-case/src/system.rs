@@ -145,7 +145,7 @@ impl LinearSystem {
         match &self.on_host()?.origin {
             Origin::Diffusion(problem) => Ok(problem),
             _ => Err(Error::new(
-                "this needs coefficients per cell; make the problem of a diffusion equation, from arrays",
+                "derivatives with respect to coefficients, sides and widths exist only for diffusion problems made from arrays",
             )),
         }
     }

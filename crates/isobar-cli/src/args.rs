@@ -20,7 +20,7 @@ Examples:
   isobar bench cases/panel.toml --threads 8
 
 Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
-Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
+Ctrl-C stops a solve and still writes its report; a second Ctrl-C ends it at once.";
 
 /// The version and the contents of this build, for reports of problems.
 const LONG_VERSION: &str = concat!(
@@ -169,7 +169,7 @@ pub struct EffectiveArgs {
     #[arg(long, value_name = "LABEL=VALUE,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub values: Vec<LabelValue>,
 
-    /// Axis of the image: x runs along rows, y across them, z through pages
+    /// Axis of the image: x along a row of pixels, y from row to row, z from page to page
     #[arg(long, value_enum, default_value = "all")]
     pub axis: AxisChoice,
 
@@ -177,7 +177,7 @@ pub struct EffectiveArgs {
     #[arg(long, value_name = "DZ,DY,DX", value_delimiter = ',', value_parser = width)]
     pub spacing: Vec<f64>,
 
-    /// Tolerance of the relative residual, and of the estimated relative error of the conductivity, which is usually far smaller
+    /// Tolerance for the relative residual and for the estimated relative error of the conductivity (the latter is usually much smaller)
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
     pub tolerance: f64,
 

@@ -33,5 +33,9 @@ pub fn open_own(ranks: &Ranks, here: usize, args: &DeviceArgs) -> Result<Device>
 
 /// Adds the device's name to an error.
 fn named(args: &DeviceArgs, device: isobar::Result<Device>) -> Result<Device> {
-    device.map_err(|error| Failure::new(format!("--device {}: {error}", args.device)))
+    device.map_err(|error| {
+        let (device, message) = (args.device.to_string(), error.to_string());
+        let message = message.strip_prefix(&format!("{device}: ")).unwrap_or(&message);
+        Failure::new(format!("--device {device}: {message}"))
+    })
 }

@@ -113,7 +113,7 @@ mod unix {
             }
         };
         if SOLVING.load(Ordering::SeqCst) && !REQUESTED.swap(true, Ordering::SeqCst) {
-            say("stopping the solve; press again to end at once, without results");
+            say("stopping the solve; a second signal ends it at once, without results");
         } else {
             ENDING.store(true, Ordering::SeqCst);
             isobar_io::temporary::remove_all();

@@ -197,7 +197,7 @@ pub(crate) fn require_room(cells: usize) -> crate::Result<()> {
 
 /// Returns the error if no memory can be allocated for a number for each of these cells.
 pub(crate) fn no_room(cells: usize) -> Error {
-    Error::invalid("array", format!("{cells} cells, for which no memory can be allocated; use a smaller grid"))
+    Error::invalid("the grid", format!("{cells} cells, for which no memory can be allocated; use a smaller grid"))
 }
 
 /// Makes an array whose blocks of zeros `f(first, block)` sets, first touched by the threads that set them; all memory is allocated first.

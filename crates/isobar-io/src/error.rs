@@ -27,7 +27,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A folder is in the place of a file to be written.
-    #[error("{path}: is a folder; name a file, for example {}", path.join("isobar.npy").display())]
+    #[error("{path}: is a folder; name a file in it")]
     IsFolder {
         /// The folder.
         path: PathBuf,
@@ -178,7 +178,7 @@ fn write_remedy(source: &io::Error, place: &Path) -> String {
 fn read_remedy(source: &io::Error) -> String {
     match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => "no such file; check the path".into(),
-        ErrorKind::IsADirectory => "is a folder; name the .npy file in it".into(),
+        ErrorKind::IsADirectory => "is a folder; name a file in it".into(),
         ErrorKind::PermissionDenied => "permission denied; make the file readable (chmod u+r)".into(),
         _ => format!("cannot read: {source}"),
     }

@@ -26,17 +26,52 @@ pub(crate) fn raise_problem(error: isobar_case::Error) -> PyErr {
     PyValueError::new_err(with_arguments(&error))
 }
 
-/// Returns the message, with arguments in place of the keys of case files, and devices named as in the argument `device`.
-fn with_arguments(error: &isobar_case::Error) -> String {
-    of_arguments(without_place(with_device(error)))
+/// Converts an error of a solve, whose arrays are arguments.
+pub(crate) fn raise_solve(error: Error) -> PyErr {
+    let name = |what: String| match what.as_str() {
+        "the right-hand side" => "b".to_owned(),
+        "the first guess" => "x0".to_owned(),
+        _ => what,
+    };
+    raise(match error {
+        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what: name(what), value, i, j, k },
+        Error::Invalid { key, message } => Error::Invalid { key: name(key), message },
+        other => other,
+    })
 }
 
-/// Returns a message about options without the lines of the TOML text into which Python turned a caller's arguments.
-fn without_place(text: String) -> String {
-    let placed = text.strip_prefix("options:").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+/// Converts an error of a case whose text was made from the arguments of a Helmholtz problem, without lines of that text.
+pub(crate) fn raise_text(error: isobar_case::Error) -> PyErr {
+    const ARGUMENTS: [(&str, &str); 6] = [
+        ("problem.courant", "courant"),
+        ("problem.omega", "omega"),
+        ("problem.lambda", "lam"),
+        ("grid.geometry", "geometry"),
+        ("grid.grading", "grading"),
+        ("grid.", ""),
+    ];
+    let text = without_place(error.to_string(), "arrays");
+    let text = text.strip_prefix("arrays: ").unwrap_or(&text).to_owned();
+    PyValueError::new_err(ARGUMENTS.iter().fold(text, |text, (key, argument)| text.replace(key, argument)))
+}
+
+/// Returns the message, with arguments in place of the keys of case files, and devices named as in the argument `device`.
+fn with_arguments(error: &isobar_case::Error) -> String {
+    let text = of_arguments(without_place(with_device(error), "options"));
+    [("the mask of active cells", "active"), ("the shift", "shift")]
+        .iter()
+        .find_map(|(what, argument)| Some(format!("{argument}{}", text.strip_prefix(what)?)))
+        .unwrap_or(text)
+}
+
+/// Returns a message without the lines of a text of this name, into which Python turned a caller's arguments.
+fn without_place(text: String, name: &str) -> String {
+    let rest = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
+    let placed = rest.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let Some((_, said)) = placed.and_then(|rest| rest.split_once(": ")) else { return text };
     let is_of_text = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|');
-    said.lines().map(str::trim).filter(|line| !is_of_text(line)).collect::<Vec<_>>().join("; ")
+    let lines = said.lines().map(str::trim).filter(|line| !is_of_text(line));
+    lines.collect::<Vec<_>>().join("; ").replace("?; ", "? ")
 }
 
 /// Returns a text with arguments in place of the keys of case files.
@@ -67,7 +102,7 @@ pub(crate) fn of_arguments(text: String) -> String {
 /// Returns the message, with Python's remedies in place of those of any language, and devices named as in the argument `device`.
 fn with_device(error: &isobar_case::Error) -> String {
     const REMEDIES: [(&str, &str); 2] = [
-        ("make the problem of a diffusion equation", "make the problem with isobar.Diffusion"),
+        ("only for diffusion problems made from arrays", "for isobar.Diffusion only"),
         ("make a new one here", "make a new one here, or start workers with multiprocessing's \"spawn\""),
     ];
     let text = with_devices(&error.to_string(), |name| format!("device=\"{name}\""));

@@ -10,7 +10,7 @@ use isobar_case::{Label, solver_options};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::error::{raise, raise_problem};
+use crate::error::{raise, raise_problem, raise_solve};
 use crate::observer::{Watch, watched};
 use crate::outcome::Outcome;
 use crate::system::System;
@@ -164,7 +164,7 @@ impl Solver {
             self.describe(&solver);
             found
         })?;
-        found.map_err(raise)
+        found.map_err(raise_solve)
     }
 
     /// Makes the outcome for Python; `seconds` are those of the call.

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::array::{Array, bytes, bytes_of};
-use crate::error::{raise, raise_case, raise_problem};
+use crate::error::{raise, raise_case, raise_problem, raise_text};
 use crate::labels::Labels;
 
 /// A linear system.
@@ -178,7 +178,7 @@ impl System {
     fn from_text(py: Python<'_>, name: PathBuf, text: &str) -> PyResult<Self> {
         py.detach(|| LinearSystem::from_case(Case::parse(Path::new(&name), text, &[])?))
             .map(|inner| Self { inner })
-            .map_err(raise_case)
+            .map_err(raise_text)
     }
 
     /// Returns the solver options of a case as JSON.

@@ -174,6 +174,12 @@ def test_derivatives_by_sides_and_widths(rng):
         np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
     with pytest.raises(ValueError, match="west, east"):
         gradient.side("left")
+    with pytest.raises(ValueError, match=r"^f has shape \(3,\); the problem's is"):
+        gradient.spacing(np.ones(3))
+    with pytest.raises(TypeError, match="^f: 'one'; use a number"):
+        gradient.spacing("one")
+    with pytest.raises(ValueError, match="^xbar is NaN at"):
+        isobar.Solver(problem).solve(problem.rhs(f)).gradient(np.full_like(xbar, np.nan))
 
 
 def test_derivatives_in_a_direction_of_sides_and_widths(rng):

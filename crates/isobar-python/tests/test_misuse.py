@@ -64,8 +64,8 @@ def test_out(solver):
         ({"kappa": np.ones((0, 4))}, ValueError, r"kappa has shape \(0, 4\); at least one cell"),
         ({"kappa": 1.0}, ValueError, "dimensions"),
         ({"kappa": (np.ones(SHAPE), np.ones((3, 6, 8)))}, ValueError, r"kappa has shape \(3, 6, 8\)"),
-        ({"kappa": (np.ones((6, 7)), np.ones((6, 7)))}, ValueError, r"^kappa: a tuple of 2, .* z, which does not exist in 2 dimensions; use one array, or"),
-        ({"kappa": (np.ones(4),) * 3}, ValueError, "^kappa: a tuple of 3, .* does not exist in 1 dimension;"),
+        ({"kappa": (np.ones((6, 7)), np.ones((6, 7)))}, ValueError, r"^kappa: a tuple of two means \(horizontal, vertical\), which needs 3-D arrays, not 2-D ones; use one array, or"),
+        ({"kappa": (np.ones(4),) * 3}, ValueError, r"^kappa: a tuple of three means \(kx, ky, kz\), which needs 3-D arrays, not 1-D ones;"),
         ({"kappa": (np.ones((6, 7)),) * 4}, ValueError, r"^kappa: a tuple of 4; use one array, \(horizontal, vertical\) or \(kx, ky, kz\)"),
         ({"kappa": [np.ones((6, 7))] * 4}, TypeError, r"^kappa: a list of arrays; use a tuple .*, or numpy.stack\(kappa\)"),
         ({"boundary": {"left": 0.0}}, ValueError, "unknown side 'left'; use west"),
@@ -89,20 +89,32 @@ def test_out(solver):
         ({"spacing": "1"}, TypeError, "width"),
         ({"spacing": (1.0, 1.0, [1.0, 2.0])}, ValueError, r"widths of shape \(2,\) for 8 cells in x; the order is \(dz, dy, dx\)"),
         ({"active": np.zeros(SHAPE, bool)}, ValueError, "active"),
-        ({"active": np.full(SHAPE, np.nan)}, ValueError, "the mask of active cells: it holds NaN"),
+        ({"active": np.full(SHAPE, np.nan)}, ValueError, "^active: it holds NaN"),
         ({"active": np.array([[-1] * 8] + [[1] * 8] * (SHAPE[-2] - 1)) * np.ones(SHAPE, int)}, ValueError, "it holds negative numbers; use 0 for inactive"),
+        ({"active": "a"}, TypeError, "^active: 'a'; use a number"),
         ({"reaction": np.ones(3)}, ValueError, "reaction has shape"),
+        ({"reaction": "x"}, TypeError, "^reaction: 'x'; use a number"),
+        ({"reaction": 1j}, TypeError, "^reaction: 1j; use a number"),
+        ({"spacing": 1e-300}, ValueError, "^spacing: widths of 1e-300, 1e-300 and 1e-300 in x, y and z multiply coefficients by 0; use other units"),
+        ({"kappa": np.ones((4, 5)), "spacing": 1e300}, ValueError, "^spacing: widths of 1e300, 1e300 and 1 in x, y and z multiply coefficients by inf"),
+        ({"sources": 3}, TypeError, "^sources: 3; use a list of dictionaries with the keys i, j, k, rate"),
+        ({"wells": "all"}, TypeError, "^wells: 'all'; use a list of dictionaries"),
         ({"reaction": np.nan}, ValueError, "NaN in cell"),
-        ({"sources": [{"i": 1}]}, ValueError, "^sources: entry 0 is .*, without rate; its keys are i, j, k, rate"),
+        ({"sources": [{"i": 1, "j": 2}]}, ValueError, "^sources: entry 0 is .*, without rate; its keys are i, j, k, rate"),
+        ({"sources": [{"i": 1, "rate": 1.0}]}, ValueError, "^sources: entry 0 is .*, without j;"),
+        ({"kappa": np.ones((4, 5)), "wells": [{"i": 1, "value": 0.0, "radius": 1e-3}]}, ValueError, "^wells: entry 0 is .*, without j;"),
         ({"sources": {"i": 1, "rate": 1.0}}, ValueError, "^sources: entry 0 is 'i'; use a list of dictionaries"),
         ({"wells": [{"i": 1, "j": 2}]}, ValueError, "^wells: entry 0 is .*, without value and radius;"),
-        ({"wells": [{"i": 1, "value": 1.0, "radius": 1e-3, "rate": 3.0}]}, ValueError, "^wells: entry 0 has the unknown key 'rate'"),
-        ({"wells": [{"i": 1, "value": 1.0, "radius": 10.0}]}, ValueError, "^wells: entry 0 at .* has the radius 10"),
-        ({"sources": [{"i": 100, "rate": 1.0}]}, ValueError, "^sources: entry 0 .*outside the grid"),
-        ({"sources": [{"i": -1, "rate": 1.0}]}, ValueError, "entry 0 is .*counted from 0"),
-        ({"sources": [{"i": 1, "k": [5, 2], "rate": 1.0}]}, ValueError, r"entry 0 has the layers k = \(5, 2\), which are reversed"),
-        ({"sources": [{"i": 1.5, "rate": 1.0}]}, TypeError, "entry 0: .*integer"),
-        ({"wells": [{"i": 1, "value": "a", "radius": 1e-3}]}, TypeError, "entry 0: .*float"),
+        ({"wells": [{"i": 1, "j": 2, "value": 1.0, "radius": 1e-3, "rate": 3.0}]}, ValueError, "^wells: entry 0 has the unknown key 'rate'"),
+        ({"wells": [{"i": 1, "j": 0, "value": 1.0, "radius": 10.0}]}, ValueError, "^wells: entry 0 at .* has the radius 10"),
+        ({"sources": [{"i": 100, "j": 0, "rate": 1.0}]}, ValueError, "^sources: entry 0 .*outside the grid"),
+        ({"sources": [{"i": -1, "j": 0, "rate": 1.0}]}, ValueError, "entry 0 is .*counted from 0"),
+        ({"sources": [{"i": 1, "j": 0, "k": [5, 2], "rate": 1.0}]}, ValueError, r"entry 0 has the layers k = \(5, 2\), which are reversed"),
+        ({"sources": [{"i": 1, "j": 0, "k": [0, 2, 4], "rate": 1.0}]}, TypeError, r"^sources: entry 0: k = \[0, 2, 4\]; use a layer, or \[first, last\]"),
+        ({"wells": [{"i": 1, "j": 0, "k": [2], "value": 0.0, "radius": 1e-3}]}, TypeError, r"^wells: entry 0: k = \[2\]; use a layer"),
+        ({"sources": [{"i": 1, "j": 0, "k": [], "rate": 1.0}]}, TypeError, r"^sources: entry 0: k = \[\]; use a layer"),
+        ({"sources": [{"i": 1.5, "j": 0, "rate": 1.0}]}, TypeError, "entry 0: .*integer"),
+        ({"wells": [{"i": 1, "j": 0, "value": "a", "radius": 1e-3}]}, TypeError, "entry 0: .*float"),
     ],
 )
 def test_problems(arguments, kind, words):
@@ -113,7 +125,7 @@ def test_problems(arguments, kind, words):
 def test_directions_of_kappa():
     flat = np.ones((6, 7))
     for make in (isobar.Diffusion, isobar.Heat, isobar.Diffusion(flat).replace):
-        with pytest.raises(ValueError, match="kappa: a tuple of 2, .*does not exist in 2 dimensions"):
+        with pytest.raises(ValueError, match="kappa: a tuple of two means .*, not 2-D ones"):
             make((flat, 100 * flat))
         with pytest.raises(TypeError, match="kappa: a list of arrays"):
             make([flat, flat])
@@ -128,10 +140,12 @@ def test_directions_of_kappa():
 @pytest.mark.parametrize(
     "options, kind, words",
     [
-        ({"tolerence": 1.0}, ValueError, 'did you mean "tolerance"'),
+        ({"tolerence": 1.0}, ValueError, r'did you mean "tolerance"\? keys of'),
         ({"tolerance": 0.0}, ValueError, "^tolerance: 0 is not between"),
         ({"tolerance": "small"}, ValueError, "must be a number"),
-        ({"tolerance": np.nan}, ValueError, "tolerance.*use finite numbers"),
+        ({"tolerance": np.nan}, ValueError, "^tolerance: nan; use a finite number"),
+        ({"multigrid": {"relaxation": np.inf}}, ValueError, "^multigrid.relaxation: inf; use a finite number"),
+        ({"jacobi": {"tile": [4, np.inf]}}, ValueError, r"^jacobi.tile: \[4, inf\]; use a finite number"),
         ({"method": "multgrid"}, ValueError, 'did you mean "multigrid"'),
         ({"multigrid": {"precision": "f16"}}, ValueError, '^multigrid.precision = "f16" is not a known choice; available: auto, f32, f64$'),
         ({"method": "modes"}, ValueError, '^method: "modes" is not .* use "auto" or "multigrid"'),
@@ -270,14 +284,36 @@ def test_pickling_says_no(solver):
 @pytest.mark.parametrize(
     "arguments, words",
     [
+        ((0, 4, 4), "^nx: 0 cells; use 1 or more$"),
+        ((4, 4, 4, {"courant": -1.0}), "^courant: -1 is out of range; use 0 to 1e12$"),
+        ((4, 4, 4, {"omega": np.nan}), "^omega = nan is not a finite number"),
+        ((4, 4, 4, {"lam": 1e300}), "^lam"),
+        ((4, 4, 4, {"geometry": "sphere"}), "^geometry = \"sphere\" is not a known choice"),
+    ],
+)
+def test_helmholtz(arguments, words):
+    *cells, options = arguments if isinstance(arguments[-1], dict) else (*arguments, {})
+    with pytest.raises(ValueError, match=words) as raised:
+        isobar.Helmholtz.panel(*cells, **options)
+    assert "arrays" not in str(raised.value) and "|" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
         ({}, "no conductances"),
-        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6))}, r"ty has shape \(4, 6\); on the grid \(4, 6\) of tx, a cell longer in x than tx, it must be \(3, 6\)"),
+        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6))}, r"ty has shape \(4, 6\); tx implies a grid of \(4, 6\) cells, so ty must have shape \(3, 6\)"),
         ({"tx": np.ones(5), "tz": np.ones((1, 1, 6))}, "tx has 1 dimension, but tz is given"),
         ({"tx": np.where(np.arange(20) == 7, -1.5, 1.0).reshape(4, 5)}, r"x: -1.5 between the cells .* = \(2, 1, 0\) and \(3, 1, 0\)"),
         ({"ty": np.full((3, 6), np.nan)}, r"y: NaN between the cells .* = \(0, 0, 0\) and \(0, 1, 0\)"),
         ({"tx": np.ones((4, 5)), "shift": np.ones((4, 5))}, "shift has shape"),
-        ({"tx": np.ones((4, 5)), "shift": np.inf}, "the shift: inf in cell"),
-        ({"tx": np.ones((4, 5)), "active": np.zeros((4, 6), bool)}, "none of the 24 cells"),
+        ({"tx": np.ones((4, 5)), "shift": np.inf}, "^shift: inf in cell"),
+        ({"tx": np.ones((4, 5)), "active": np.zeros((4, 6), bool)}, "^active: none of the 24 cells is active"),
+        ({"tx": np.zeros((4, 5)), "active": np.ones((4, 6), bool)}, "^conductances: none of the active cells has one"),
+        (
+            {"tx": np.where(np.arange(20) == 7, np.nan, 1.0).reshape(4, 5), "active": np.arange(24).reshape(4, 6) != 8},
+            "x: NaN between .*; the mask closes this face, but it needs a number: set 0 beside",
+        ),
         ({"tx": np.ones((0, 5))}, "one cell or more"),
         ({"tx": np.ones((2, 2, 2, 2))}, "4 dimensions"),
     ],

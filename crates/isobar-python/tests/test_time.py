@@ -96,14 +96,25 @@ def test_the_initial_state_may_be_nan_in_inactive_cells():
     heat = isobar.Heat(np.ones(active.shape), boundary=0.0, active=active)
     expected = heat.solve(np.where(active, 2.0, 0.0), dt=0.01, end_time=0.02).x
     np.testing.assert_array_equal(heat.solve(np.where(active, 2.0, np.nan), dt=0.01, end_time=0.02).x, expected)
-    with pytest.raises(ValueError, match=r"the state is NaN at \(i, j, k\) = \(0, 0, 0\)"):
+    with pytest.raises(ValueError, match=r"^initial is NaN at \(i, j, k\) = \(0, 0, 0\)"):
         heat.solve(np.where(active, np.nan, 2.0), dt=0.01, end_time=0.02)
+    # Lists and states that are set are like arrays.
+    given = np.where(active, 2.0, np.nan)
+    np.testing.assert_array_equal(heat.solve(given.tolist(), dt=0.01, end_time=0.02).x, expected)
+    run = heat.steps(1.0, dt=0.01, end_time=0.02)
+    for state in (given, given.tolist(), given.astype(np.float32), given[None]):
+        run.u = state
+        np.testing.assert_array_equal(run.u, np.where(active, 2.0, 0.0))
+    with pytest.raises(ValueError, match=r"^u is NaN at \(i, j, k\) = \(0, 0, 0\)"):
+        run.u = np.where(active, np.nan, 2.0)
+    with pytest.raises(ValueError, match=r"^u has shape \(3,\)"):
+        run.u = np.full(3, np.nan)
 
 
 def test_misuse():
     heat = isobar.Heat(np.ones(8))
     for options, words in [
-        ({"dt": 0.0, "end_time": 1.0}, "^dt: 0 is not a time"),
+        ({"dt": 0.0, "end_time": 1.0}, "^dt: must be positive and finite, not 0"),
         ({"dt": 1.0, "end_time": 1.0, "scheme": "leapfrog"}, "crank-nicolson"),
         ({"dt": 1.0, "end_time": 1.0, "scheme": None}, "^scheme: None; use \"crank-nicolson\""),
         ({"dt": 1.0, "end_time": 1.0, "threads": -1}, "^threads: -1; use a whole number, 1 or more"),

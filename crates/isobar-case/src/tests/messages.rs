@@ -109,6 +109,20 @@ fn values_out_of_range_name_the_key_and_the_range() {
         assert_all_in(&message, parts);
         assert_all_in(&message, &[&format!("--set {set}: ")]);
     }
+    // Keys of which one replaces the other.
+    says(
+        MINIMAL,
+        &["problem.courant=8.4", "problem.omega=0.1"],
+        &["--set problem.omega=0.1: problem.omega: problem.courant is given too; remove one of them"],
+    );
+    assert!(parse(MINIMAL, &["problem.omega=0.1"]).is_ok());
+    says(
+        MINIMAL,
+        &["solver.modes.count=99"],
+        &["--set solver.modes.count=99: solver.modes.count: 99 modes of a grid of 4 layers"],
+    );
+    // A section that the case has not has no line.
+    says(MINIMAL, &["problem.kind=heat"], &["x.toml: [heat] needs the key \"dt\""]);
     says(MINIMAL, &["grid.nx=1000000000", "grid.ny=1000000000", "grid.nz=1000000000"], &["grid", "cells"]);
 }
 

@@ -29,12 +29,12 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
 
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     write(&args.matrix, "--matrix", |mut out| matrix_market::write_matrix(&mut out, &matrix, ORDER))?;
-    console.line(format_args!(
-        "wrote {}: {} rows, {} entries; {ORDER}",
-        args.matrix.display(),
-        matrix.rows(),
-        matrix.entries()
-    ));
+    let (rows, entries) = (matrix.rows(), matrix.entries());
+    let written = match matrix_market::entries_written(&matrix) {
+        written if written < entries => format!(", of which the {written} of the lower triangle are in the file"),
+        _ => String::new(),
+    };
+    console.line(format_args!("wrote {}: {rows} rows, {entries} entries{written}; {ORDER}", args.matrix.display()));
     let inactive = assembled.active.iter().flatten().filter(|active| !**active).count();
     if inactive > 0 {
         console.line(format_args!("the rows of {inactive} inactive cells are empty"));

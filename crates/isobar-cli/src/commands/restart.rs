@@ -50,8 +50,19 @@ pub(super) struct Restart<'p> {
 
 impl<'p> Restart<'p> {
     /// Reads the checkpoint; its grid must be the case's.
-    pub(super) fn read(path: &'p Path, heat: &HeatCase) -> Result<Self> {
-        let found = checkpoint::read(path, shape(heat)).map_err(|error| Failure::new(format!("--restart {error}")))?;
+    pub(super) fn read(path: &'p Path, case: &Case, heat: &HeatCase) -> Result<Self> {
+        let found = checkpoint::read(path, shape(heat)).map_err(|error| {
+            // Unlike heat.checkpoint, the path is relative to the working directory.
+            let beside = case.path.parent().map(|folder| folder.join(path));
+            match beside.filter(|beside| !path.exists() && beside.is_file()) {
+                Some(beside) => Failure::new(format!(
+                    "--restart {}: no such file; heat.checkpoint is relative to the folder of the case: use --restart {}",
+                    path.display(),
+                    beside.display()
+                )),
+                None => Failure::new(format!("--restart {error}")),
+            }
+        })?;
         Ok(Self { path, found })
     }
 

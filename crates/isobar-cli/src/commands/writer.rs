@@ -1,7 +1,7 @@
 //! Frames and checkpoints of a run, written by a separate thread while the next steps are computed.
 //!
-//! At most one waits while another is written: if the disk is slower than the steps, the steps wait. A failure is returned
-//! by the next call; nothing more is written then.
+//! At most one waits while another is written: if the disk is slower than the steps, the steps wait. The first failure is returned
+//! by the next check. No frame is written after one that failed; checkpoints, each of which is complete in itself, still are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,8 +34,6 @@ pub(super) struct Common {
 #[derive(Default)]
 struct State {
     failure: Option<Failure>,
-    /// Whether a write has failed.
-    is_stopped: bool,
     /// The number of steps at the last complete checkpoint.
     checked: Option<usize>,
     /// Arrays available for reuse.
@@ -61,10 +59,11 @@ impl Writer {
         let shared = Arc::clone(&state);
         let work = move || {
             for job in jobs {
-                if lock(&shared).is_stopped {
-                    continue;
-                }
                 let written = write(&common, series.as_mut(), &job);
+                if written.is_err() && matches!(job, Job::Frame { .. }) {
+                    // Removes an unfinished store.
+                    series = None;
+                }
                 let mut state = lock(&shared);
                 match (written, job) {
                     (Ok(()), Job::Frame { values, .. }) => state.spare.push(values),
@@ -72,7 +71,9 @@ impl Writer {
                         state.checked = Some(steps);
                         state.spare.extend(arrays.into_iter().map(|(_, values)| values));
                     }
-                    (Err(failure), _) => (state.failure, state.is_stopped) = (Some(failure), true),
+                    (Err(failure), _) => {
+                        state.failure.get_or_insert(failure);
+                    }
                 }
             }
             series
@@ -96,7 +97,6 @@ impl Writer {
 
     /// Queues a file for writing.
     pub(super) fn write(&self, job: Job) -> Result<()> {
-        self.check()?;
         match self.jobs.as_ref().map(|jobs| jobs.send(job)) {
             Some(Ok(())) => Ok(()),
             _ => self.check().and(Err(Failure::new("the thread that writes files has stopped".to_owned()))),
@@ -113,16 +113,14 @@ impl Writer {
         lock(&self.state).checked
     }
 
-    /// Waits until all files are written. Returns the frames, to be completed.
-    pub(super) fn finish(&mut self) -> Result<Option<Series>> {
+    /// Waits until all files are written. Returns the frames, to be completed, and the first failure.
+    pub(super) fn finish(&mut self) -> (Option<Series>, Result<()>) {
         drop(self.jobs.take());
-        let series = match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(series)) => series,
-            Some(Err(_)) => return Err(Failure::new("the thread that writes files failed".to_owned())),
-            None => None,
-        };
-        self.check()?;
-        Ok(series)
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(series)) => (series, self.check()),
+            Some(Err(_)) => (None, Err(Failure::new("the thread that writes files failed".to_owned()))),
+            None => (None, self.check()),
+        }
     }
 }
 

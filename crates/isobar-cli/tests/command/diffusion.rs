@@ -147,7 +147,11 @@ fn bench_and_export_know_them() {
         assert!(!text.contains("NaN"), "each step is compared with a copy: {text}");
     }
     let (path, matrix) = (case.path("case.toml"), case.path("A.mtx"));
-    succeeds(["export".as_ref(), path.as_os_str(), "--matrix".as_ref(), matrix.as_os_str()]);
+    let text = succeeds(["export".as_ref(), path.as_os_str(), "--matrix".as_ref(), matrix.as_os_str()]);
+    assert!(
+        text.contains("48 rows, 212 entries, of which the 130 of the lower triangle are in the file; unknown"),
+        "{text}"
+    );
     // The lower triangle: the diagonal and a number for each face.
     assert_eq!(matrix_size(&fs::read_to_string(&matrix).unwrap()), [48, 48, 48 + 7 * 6 + 8 * 5]);
 }

@@ -359,6 +359,65 @@ fn an_open_preconditioner_is_the_default() {
     }
 }
 
+/// A last checkpoint that cannot be written does not prevent any other result.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_last_checkpoint_that_fails_leaves_all_other_results() {
+    let run = Case::new(CASE);
+    let common = ["heat.checkpoint=/dev/full", "heat.output_every=8"];
+    for name in ["u.npy", "u.zarr", "u.vti"] {
+        let files = ["--output", name, "--report", "report.json", "--plot", "plot.png"];
+        let output = run.run("solve", &[&overrides(&common)[..], &files].concat());
+        assert_fails(&output, &["heat.checkpoint: /dev/full", "the disk is full"]);
+        let text = stdout(&output);
+        let wrote = |what: &str| text.lines().any(|line| line.starts_with("wrote") && line.ends_with(what));
+        assert!(wrote("report.json") && wrote("plot.png") && !text.contains("\ncheckpoint"), "{text}");
+        assert!(wrote(&name.replace("vti", "pvd")), "{text}");
+        assert_eq!(json(&run.path("report.json"))["steps"].as_array().unwrap().len(), 20);
+        assert!(fs::read(run.path("plot.png")).unwrap().starts_with(b"\x89PNG"));
+        fs::remove_file(run.path("report.json")).unwrap();
+    }
+    assert_eq!(values(&run.path("u.npy")).len(), 9 * 7 * 5);
+    assert_eq!(json(&run.path("u.zarr/u/zarr.json"))["shape"][0], 4);
+    assert!(run.path("u_0003.vti").is_file());
+}
+
+/// `heat.checkpoint` is relative to the folder of the case, `--restart` to the working directory.
+#[test]
+fn a_checkpoint_beside_the_case_is_named() {
+    let run = Case::new(CASE);
+    let (elsewhere, path) = (tempdir().unwrap(), run.path("case.toml"));
+    let solve = |more: &[&str]| {
+        let common = ["solve", path.to_str().unwrap(), "--device", "cpu"];
+        isobar([&common[..], more].concat()).current_dir(elsewhere.path()).output().unwrap()
+    };
+    let checkpoint = run.path("run.ckpt");
+    let text = succeeded(&solve(&overrides(&["heat.end_time=0.008", "heat.checkpoint=run.ckpt"])));
+    let line = format!("checkpoint {}", checkpoint.display());
+    assert!(text.lines().any(|found| found == line), "{text}");
+    let fails = |restart: &str, parts: &[&str]| assert_fails(&solve(&["--quiet", "--restart", restart]), parts);
+    let there = format!("use --restart {}", checkpoint.display());
+    fails("run.ckpt", &["--restart run.ckpt: no such file; heat.checkpoint is relative to the folder", &there]);
+    fails("other.ckpt", &["--restart other.ckpt: no such file; check the path"]);
+    fails(".", &["--restart .: is a folder; name a file in it"]);
+    succeeded(&solve(&["--quiet", "--restart", checkpoint.to_str().unwrap()]));
+}
+
+#[test]
+fn bench_times_the_preconditioner_of_steps() {
+    let run = Case::new(CASE);
+    let bench = |sets: &[&str]| {
+        let text = succeeded(&run.run("bench", &[&overrides(sets)[..], &["--report", "report.json"]].concat()));
+        (
+            json(&run.path("report.json"))["solver"]["preconditioner"].clone(),
+            text.contains("`isobar solve` begins with"),
+        )
+    };
+    assert_eq!(bench(&["solver.method=cg"]), ("mic".into(), true));
+    assert_eq!(bench(&["solver.method=cg", "solver.preconditioner=line"]), ("line".into(), false));
+    assert_eq!(bench(&[]), (Value::Null, false));
+}
+
 /// A full disk during a run keeps the last good checkpoint, and leaves no partial file.
 #[cfg(unix)]
 #[test]

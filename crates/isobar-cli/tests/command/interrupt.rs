@@ -188,7 +188,7 @@ fn a_second_signal_ends_a_solve_at_once() {
     send("INT", &child);
     let mut said = String::new();
     errors.read_line(&mut said).unwrap();
-    assert!(said.starts_with("SIGINT: stopping the solve; press again to end at once"), "{said}");
+    assert!(said.starts_with("SIGINT: stopping the solve; a second signal ends it at once"), "{said}");
     send("INT", &child);
     let begin = Instant::now();
     assert_eq!(child.wait().unwrap().code(), Some(130));

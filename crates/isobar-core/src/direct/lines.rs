@@ -125,8 +125,8 @@ impl Lines {
             "diffusion.reaction",
             format!(
                 "the matrix has an eigenvalue that vanishes: with the eigenvalues {mu:.6e} and {nu:.6e} of two axes, the last pivot along \
-                 the third is {pivot:.1e} where its row has numbers of {:.1e}. Such a problem has no solution or many; change the reaction \
-                 a little",
+                 the third is {pivot:.1e} where its row has numbers of {:.1e}. The problem has either no solution or infinitely \
+                 many; change the reaction slightly",
                 size(mu, nu)
             ),
         ))

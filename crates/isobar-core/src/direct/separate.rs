@@ -356,12 +356,13 @@ impl Separable {
             let of_cell = |at: [usize; 3]| check(at).map(|found| (at, found));
             rows.find_map(|row| (0..nx).find_map(|i| of_cell([i, row % ny, row / ny])))
         });
-        if let Some((at, (found, sum))) = wrong {
+        if let Some(([i, j, k], (found, sum))) = wrong {
             return Err(Error::invalid(
                 "solver.method",
                 format!(
-                    "\"direct\" takes a reaction that varies along one axis, and what ties cell {at:?} is {found:.6e} for its volume \
-                     where cells like it have {sum:.6e} (a well, a robin side that differs from face to face, or a reaction of another kind); use \"auto\""
+                    "with a reaction, a time step or a Robin side, \"direct\" takes κ that varies along at most one axis (a Robin side's own), a \
+                     reaction that varies along one, and no wells; these add {found:.6e} to cell ({i}, {j}, {k}) for its volume, where a separable \
+                     matrix would have {sum:.6e}. Use \"auto\""
                 ),
             ));
         }

@@ -186,7 +186,7 @@ fn what_does_not_fit_is_named() {
     assert!(message.contains("[2, 0, 0]") && message.contains("above 0"), "{message}");
     let well = (0..24).map(|n| f64::from(u8::from(n == 5))).collect();
     let message = of(vec![1.0; 24], Some(well)).unwrap_err().to_string();
-    assert!(message.contains("[1, 1, 0]") && message.contains("reaction"), "{message}");
+    assert!(message.contains("(1, 1, 0)") && message.contains("reaction"), "{message}");
     let columns = (0..24).map(|n| f64::from(1 + n % 4) * f64::from(1 + n / 4 % 3)).collect();
     let message = with(vec![vec![1.0; 24], vec![1.0; 24], columns], None).unwrap_err().to_string();
     assert!(message.contains("vary along one axis"), "{message}");

@@ -50,11 +50,16 @@ impl HorizontalField {
                 format!("{} in column (i, j) = ({}, {}), counted from 0; areas are positive", area[n], n % nx, n / nx),
             ));
         }
-        for (name, faces) in [("x-faces", x_faces), ("y-faces", y_faces)] {
+        for (name, faces, row) in [("x-faces", x_faces, nx + 1), ("y-faces", y_faces, nx)] {
             if let Some(n) = faces.iter().position(|&x| !(x >= 0.0 && x.is_finite())) {
                 return Err(Error::invalid(
                     name,
-                    format!("coupling {} of face {n}; couplings are zero or positive", faces[n]),
+                    format!(
+                        "{} at (i, j) = ({}, {}), counted from 0; couplings are zero or positive",
+                        faces[n],
+                        n % row,
+                        n / row
+                    ),
                 ));
             }
         }

@@ -72,7 +72,7 @@ impl Steps {
     pub fn new(dt: f64, end: f64) -> Result<Self> {
         for (key, value) in [("heat.dt", dt), ("heat.end_time", end)] {
             if !(value > 0.0 && value.is_finite()) {
-                return Err(Error::invalid(key, format!("{value} is not a time; use a positive, finite number")));
+                return Err(Error::invalid(key, format!("must be positive and finite, not {value}")));
             }
         }
         let count = end / dt;

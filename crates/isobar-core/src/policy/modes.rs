@@ -53,7 +53,7 @@ const VECTORS_BESIDE: f64 = 4.0;
 const RATE_OF_MULTIGRID: f64 = 0.06;
 const VECTORS_OF_MULTIGRID: f64 = 13.0;
 /// The number of layers beyond which finding modes takes longer than a solve.
-const MOST_LAYERS: usize = 512;
+pub(crate) const MOST_LAYERS: usize = 512;
 
 impl Plan {
     /// Makes the cheapest plan that reaches a tolerance, if the options leave it open. `ratio` is the largest α_T/|T| of the columns,

@@ -213,11 +213,10 @@ impl<B: AggregateBackend> Found<B> {
                 "the right-hand side",
                 format!(
                     "it has no solution: a component of {} has no fixed value, so its sources must add up to 0, but \
-                     they add up to {:.3e} ({:.1e} of their norm). Balance the sources, fix a value somewhere in it \
+                     they add up to {:.3e}. Balance the sources, fix a value somewhere in it \
                      (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean removed",
                     cells(self.sizes[worst]),
                     -self.host[worst] * self.sizes[worst] as f64,
-                    share(worst),
                 ),
             ));
         }

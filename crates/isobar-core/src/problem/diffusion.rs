@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::wells::{Source, Well};
 use super::{Boundary, Coefficient, SideFields, Spacing};
+use crate::error::Number;
 use crate::execute::{rows, shared};
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread, wrong_cell};
 use crate::{Error, Host, Result, Shape};
@@ -239,6 +240,14 @@ impl DiffusionProblem {
         }
         for (at, tie) in self.robin_ties() {
             shift.get_or_insert_with(|| vec![0.0; self.shape.cells()])[self.cell(at)] += tie;
+        }
+        let (_, axes) = self.matrix_fields(self.coefficient.numbers());
+        if let Some((_, factor)) = axes.iter().find(|(_, factor)| !(*factor > 0.0 && factor.is_finite())) {
+            let [dx, dy, dz] = [0, 1, 2].map(|d| Number(self.spacing[d].width(0)));
+            let message = format!(
+                "widths of {dx}, {dy} and {dz} in x, y and z multiply coefficients by {factor}; use other units"
+            );
+            return Err(Error::invalid("grid.spacing", message));
         }
         let (coefficients, spreads) = self.coefficients(spreads);
         Diffusion::of_known(self.shape, coefficients, spreads, shift, self.matrix_sides()).map_err(|error| {

@@ -43,8 +43,19 @@ impl FaceProblem {
             ones.iter_mut().zip(takes_part).for_each(|(one, takes_part)| *one = f64::from(u8::from(takes_part)));
         });
         if !ones.contains(&1.0) {
-            let message = format!("none of the {} cells has a conductance or a shift that is not 0", shape.cells());
-            return Err(Error::invalid("conductances", message));
+            let count = shape.cells();
+            return Err(match active {
+                Some(active) if !active.contains(&true) => {
+                    Error::invalid("active", format!("none of the {count} cells is active; check the mask"))
+                }
+                Some(_) => {
+                    Error::invalid("conductances", "none of the active cells has one, or a shift, that is not 0")
+                }
+                None => {
+                    let message = format!("none of the {count} cells has a conductance or a shift that is not 0");
+                    Error::invalid("conductances", message)
+                }
+            });
         }
         // Their sources must not be left out before a solve can refuse them.
         matrix.isolated().iter().for_each(|&at| ones[shape.number(at)] = 1.0);

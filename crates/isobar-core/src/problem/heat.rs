@@ -40,7 +40,7 @@ impl Heat {
         let checked = problem.checked()?;
         let (stiffness, own) = (checked.stencil()?, 0..problem.shape.ny);
         if !stiffness.is_definite() {
-            let message = "a negative reaction makes u grow exponentially, which these time steps do not support; use one that is not negative";
+            let message = "a negative reaction is not supported by these time steps, which need a matrix without negative eigenvalues; use 0 or more";
             return Err(Error::invalid("diffusion.reaction", message));
         }
         let source = match body {

@@ -40,8 +40,7 @@ impl Stencil for Diffusion {
             "diffusion.reaction",
             format!(
                 "negative in cell (i, j, k) = ({i}, {j}, {k}), counted from 0, whose row it adds {value:.6e} to: the matrix may be indefinite, which \
-                 iterations cannot solve. \"direct\" can, on one rank, where coefficients are products of one factor a direction and the \
-                 reaction varies along one axis"
+                 iterations cannot solve. \"direct\" can, on one rank, if κ varies along at most one axis and the reaction along one"
             ),
         ))
     }
@@ -149,18 +148,19 @@ impl Stencil for Diffusion {
         if self.has_shift() != new.has_shift() && form(self) == (0, [0; 3]) {
             return Err(Error::invalid(
                 "faces.shift",
-                "a shift where there was none, or none where there was; make a new solver, or begin with a shift of 0",
+                "update cannot add or remove a shift; make a new solver, or make the first one with a shift of 0",
             ));
         }
         if self.has_shift() != new.has_shift() {
             return Err(Error::invalid(
                 "diffusion.reaction",
-                "a reaction, Robin sides or wells where there were none, or none where there were; make a new solver, or begin \
-                 with a reaction of 0",
+                "update cannot add or remove a reaction, Robin sides or wells; make a new solver, or make the first one with a \
+                 reaction of 0",
             ));
         }
         if self.sides != new.sides {
-            return Err(Error::invalid("diffusion.boundary", "sides of another kind than before; make a new solver"));
+            let message = "update cannot change the kind of a side (Dirichlet, Neumann, …); make a new solver";
+            return Err(Error::invalid("diffusion.boundary", message));
         }
         Ok(())
     }

@@ -96,8 +96,14 @@ impl Diffusion {
             if let Err(face) = Spread::of(&Host, &given) {
                 let at = |n: usize| (n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny));
                 let (from, to) = (at(lower(face)), at(lower(face) + stride));
+                let is_closed = !(is_open(lower(face)) && is_open(lower(face) + stride));
+                let remedy = if is_closed {
+                    "the mask closes this face, but it needs a number: set 0 beside cells that are not active"
+                } else {
+                    "it must be finite and not negative"
+                };
                 let message = format!(
-                    "{} between the cells (i, j, k) = {from:?} and {to:?}, counted from 0; it must be finite and not negative",
+                    "{} between the cells (i, j, k) = {from:?} and {to:?}, counted from 0; {remedy}",
                     given[face]
                 );
                 return Err(Error::invalid(what, message));

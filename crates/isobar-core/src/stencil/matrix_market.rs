@@ -14,7 +14,7 @@ use crate::error::Result;
 pub fn write_matrix(out: &mut impl Write, matrix: &Csr, comment: &str) -> Result<()> {
     let symmetric = matrix.is_symmetric();
     let stored = |row: usize, column: usize| !symmetric || column <= row;
-    let entries = (0..matrix.rows()).map(|r| matrix.row(r).filter(|&(c, _)| stored(r, c)).count()).sum::<usize>();
+    let entries = entries_written(matrix);
     writeln!(out, "%%MatrixMarket matrix coordinate real {}", if symmetric { "symmetric" } else { "general" })?;
     writeln!(out, "% {comment}")?;
     writeln!(out, "{} {} {entries}", matrix.rows(), matrix.columns())?;
@@ -24,6 +24,13 @@ pub fn write_matrix(out: &mut impl Write, matrix: &Csr, comment: &str) -> Result
         }
     }
     Ok(())
+}
+
+/// Returns the number of entries that [`write_matrix`] writes.
+pub fn entries_written(matrix: &Csr) -> usize {
+    let symmetric = matrix.is_symmetric();
+    let lower = |row: usize| matrix.row(row).filter(|&(column, _)| !symmetric || column <= row).count();
+    (0..matrix.rows()).map(lower).sum()
 }
 
 /// Writes a vector as a one-column array, with a line of comment.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::error::Number;
 use crate::grid::VerticalProfile;
 use crate::{Error, Result, eigen};
 
@@ -40,7 +41,10 @@ impl VerticalModes {
             );
         }
         if let Some(k) = d.iter().position(|&d| d >= 0.0) {
-            return refused(format!("horizontal couplings in every layer, d < 0, and d is {:e} in layer {k}", d[k]));
+            return refused(format!(
+                "horizontal couplings in every layer, d < 0, and d is {} in layer {k}",
+                Number(d[k] + 0.0)
+            ));
         }
         let scale: Vec<f64> = d.iter().map(|d| (-d).sqrt()).collect();
         let (mut diagonal, mut above) = (Vec::with_capacity(layers), Vec::with_capacity(layers));

@@ -108,7 +108,7 @@ class _Run:
         if ((self._reaction < 0) & (self._volumes > 0)).any():
             # As the steps of `Heat.steps`.
             raise ValueError(
-                "reaction: a negative reaction makes u grow exponentially, which these time steps do not support; use one that is not negative"
+                "reaction: a negative reaction is not supported by these time steps, which need a matrix without negative eigenvalues; use 0 or more"
             )
         self._s = np.empty(self._shape)
         self._given = lambda values, what: fitted(readable_on_host(values, what), heat._full, what)

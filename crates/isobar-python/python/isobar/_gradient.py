@@ -9,6 +9,7 @@ import numpy as np
 
 from isobar._arrays import fitted, library_of, like_library, on_host, readable
 from isobar._libraries import operations
+from isobar._options import number
 
 
 SIDES = ("west", "east", "south", "north", "bottom", "top")
@@ -119,7 +120,7 @@ class Gradient:
         `f` is the source density of b. The sum of an array is the derivative with respect to a common width.
         """
         problem = self._problem
-        density = readable(np.broadcast_to(np.asarray(on_host(f), np.float64), problem.shape), "f")
+        density = readable(on_host(f) if np.ndim(f) else np.full(problem.shape, number(f, "f")), "f")
         body = fitted(density, problem._cells, "f")
         axes = reversed(range(len(problem.shape)))
         given, pair = self._pair()
@@ -224,7 +225,8 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
                 # Another thread has updated it meanwhile.
                 adjoint = Solver(problem, **made_with)._solve(rhs.array, projects=True)
         except ValueError as error:
-            raise ValueError(str(error).replace("the right-hand side", "xbar")) from None
+            what, rest = str(error)[:1], str(error)[1:]
+            raise ValueError(f"xbar{rest}" if what == "b" and not rest[:1].isalnum() else str(error)) from None
         if adjoint.converged:
             return Gradient(problem, result, adjoint.x, adjoint, fixed_b)
     if failure == "raise":
@@ -262,7 +264,7 @@ def unchanged(result):
     if sampled is not None and on_host(sample(result.x)).tobytes() != on_host(sampled).tobytes():
         raise ValueError(
             "x has changed since the solve, in place or as the `out` of another solve, and its derivatives need it: leave result.x as it is, write "
-            "result.x - data instead of changing it, and give each solve an `out` of its own until its derivatives are computed"
+            "result.x - data instead of changing it, and do not reuse `out` before the derivatives have been computed"
         )
     return result.x
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import Mapping
+from typing import Iterable, Mapping
 
 import numpy as np
 
 from isobar._arrays import Handle, check_unmasked, fitted, labels, readable_on_host
 from isobar._gradient import SIDES
+from isobar._options import number
 
 
 def made(given, kept):
@@ -37,7 +38,7 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
 
     def field(values, what):
         if np.ndim(values) == 0:
-            values = np.broadcast_to(np.float64(values), found)
+            values = np.broadcast_to(number(values, what), found)
         handle = readable_on_host(values, what)
         kept.append(handle)
         return fitted(handle, shape, what)
@@ -49,8 +50,8 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
         "active": None if active is None else field(active, "active"),
         "spacing": _widths(spacing, found),
         "boundary": _boundary(boundary, shape, len(found), kept),
-        "sources": [_point(entry, n, "sources", ("rate",), shape[0]) for n, entry in enumerate(sources)],
-        "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
+        "sources": _points(sources, "sources", ("rate",), found),
+        "wells": _points(wells, "wells", ("value", "radius"), found),
     }
     return given, len(found), kept
 
@@ -79,10 +80,9 @@ def check_directions(count, dimensions):
     if count not in (1, 2, 3):
         raise ValueError(f"kappa: a tuple of {count}; use one array, (horizontal, vertical) or (kx, ky, kz)")
     if count > 1 and dimensions < 3:
-        s = "" if dimensions == 1 else "s"
+        meaning = "two means (horizontal, vertical)" if count == 2 else "three means (kx, ky, kz)"
         raise ValueError(
-            f"kappa: a tuple of {count}, the last of them for z, which does not exist in {dimensions} dimension{s}; use one array, or "
-            "(kx, ky, kz) with arrays of shape (1, ny, nx)"
+            f"kappa: a tuple of {meaning}, which needs 3-D arrays, not {dimensions}-D ones; use one array, or (kx, ky, kz) with arrays of shape (1, ny, nx)"
         )
 
 
@@ -140,7 +140,7 @@ def _boundary(boundary, shape, dimensions, kept):
         axis = 2 - SIDES.index(side) // 2
         faces = shape[:axis] + shape[axis + 1 :]
         kind, *numbers = side_of(key, given)
-        sides[side] = (kind, *(_number(number, f"boundary: {side}", faces, kept) for number in numbers))
+        sides[side] = (kind, *(_number(value, f"boundary: {side}", faces, kept) for value in numbers))
     return [[sides[SIDES[2 * d]], sides[SIDES[2 * d + 1]]] for d in range(3)]
 
 
@@ -204,20 +204,31 @@ def _number(value, what, faces, kept):
     return copied.parts
 
 
-def _point(entry, n, what, keys, nz):
+def _points(entries, what, keys, shape):
+    """Return sources or wells on a grid of one to three dimensions."""
+    if isinstance(entries, (str, bytes)) or not isinstance(entries, Iterable):
+        raise TypeError(f"{what}: {entries!r}; use a list of dictionaries with the keys {', '.join(('i', 'j', 'k', *keys))}")
+    return [_point(entry, n, what, keys, shape) for n, entry in enumerate(entries)]
+
+
+def _point(entry, n, what, keys, shape):
     known = ("i", "j", "k", *keys)
+    nz = shape[0] if len(shape) == 3 else 1
+    needed = ("i", "j") if len(shape) > 1 else ("i",)
     if not isinstance(entry, dict):
         raise ValueError(f"{what}: entry {n} is {entry!r}; use a list of dictionaries with the keys {', '.join(known)}")
-    if missing := [key for key in ("i", *keys) if key not in entry]:
+    if missing := [key for key in (*needed, *keys) if key not in entry]:
         raise ValueError(f"{what}: entry {n} is {entry!r}, without {' and '.join(missing)}; its keys are {', '.join(known)}")
     if unknown := [key for key in entry if key not in known]:
         raise ValueError(f"{what}: entry {n} has the unknown key {unknown[0]!r}; its keys are {', '.join(known)}")
     k = entry.get("k", (0, nz - 1))
-    k = (k, k) if np.ndim(k) == 0 else tuple(k)
     try:
-        i, j, first, last = (operator.index(number) for number in (entry["i"], entry.get("j", 0), k[0], k[1]))
+        k = (k, k) if np.ndim(k) == 0 else tuple(k)
+        if len(k) != 2:
+            raise ValueError(f"k = {entry['k']!r}; use a layer, or [first, last]")
+        i, j, first, last = (operator.index(index) for index in (entry["i"], entry.get("j", 0), *k))
         numbers = [float(entry[key]) for key in keys]
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(f"{what}: entry {n}: {error}") from None
     if min(i, j, first, last) < 0:
         raise ValueError(f"{what}: entry {n} is {entry!r}; cells are counted from 0, and not from the end")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 
 import numpy as np
@@ -31,7 +32,17 @@ def to_json(options: dict) -> str:
     except TypeError as error:
         raise TypeError(f"options: {error}; use numbers, strings, lists and dictionaries") from None
     except ValueError:
-        raise ValueError(f"options: {given}; use finite numbers") from None
+        key, value = next(_not_finite(given), ("options", given))
+        raise ValueError(f"{key}: {value}; use a finite number") from None
+
+
+def _not_finite(options: dict, prefix: str = ""):
+    """Yield the names and values of options that are not finite."""
+    for key, value in options.items():
+        if isinstance(value, dict):
+            yield from _not_finite(value, f"{prefix}{key}.")
+        elif any(isinstance(each, float) and not math.isfinite(each) for each in (value if isinstance(value, list) else [value])):
+            yield prefix + key, value
 
 
 def number(value, what: str) -> float:

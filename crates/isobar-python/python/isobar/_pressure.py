@@ -91,7 +91,7 @@ class Helmholtz(Problem):
         *,
         depth: float = 50e3,
         grading: str = "quadratic",
-        courant: float = 8.4,
+        courant: float | None = None,
         omega: float | None = None,
         lam: float = 1.0,
         geometry: str = "panel",
@@ -99,7 +99,7 @@ class Helmholtz(Problem):
         """Make the problem on one panel of the cubed sphere, in gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
 
         ``depth`` is the depth of the atmosphere in m, ``grading`` is ``"quadratic"`` or ``"uniform"``, ``courant`` is the horizontal Courant
-        number of sound, which determines ω unless ``omega`` is given.
+        number of sound, 8.4 by default, which determines ω unless ``omega`` is given instead.
 
         >>> isobar.Helmholtz.panel(16, 16, 8).shape
         (8, 16, 16)
@@ -115,7 +115,7 @@ class Helmholtz(Problem):
         *,
         depth: float = 50e3,
         grading: str = "quadratic",
-        courant: float = 8.4,
+        courant: float | None = None,
         omega: float | None = None,
         lam: float = 1.0,
     ) -> Helmholtz:
@@ -124,6 +124,8 @@ class Helmholtz(Problem):
 
 
 def _helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam):
+    if omega is not None and courant is not None:
+        raise ValueError("omega: courant is given too; use one of them")
     keys = {
         "problem.courant": courant,
         "problem.lambda": lam,

@@ -11,7 +11,7 @@ from isobar import _isobar
 from isobar._arrays import Handle, fitted, library_of, like, like_library, readable, readable_on_host, writable
 from isobar._gradient import SIDES as _SIDES
 from isobar._inputs import diffusion, directions, fields_of, made
-from isobar._options import overrides
+from isobar._options import number, overrides
 from isobar._on_gpu import Affine, Coefficients, on_gpu
 from isobar._residual import Residual
 
@@ -298,7 +298,9 @@ class Diffusion(Problem):
         if tuple(found) != self.shape:
             raise ValueError(f"kappa has shape {tuple(found)}; the problem's is {self.shape}")
         shape = self._cells
-        given = None if reaction is None else readable_on_host(np.broadcast_to(np.float64(reaction), found) if np.ndim(reaction) == 0 else reaction, "reaction")
+        if reaction is not None and np.ndim(reaction) == 0:
+            reaction = np.broadcast_to(number(reaction, "reaction"), found)
+        given = None if reaction is None else readable_on_host(reaction, "reaction")
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
         Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
@@ -369,7 +371,6 @@ class Faces(Problem):
         if not given:
             raise ValueError("no conductances; pass tx, those between neighbours in x, and ty and tz in two and three dimensions")
         axis, first, handle = given[0]
-        along = "xyz"[axis - 1]
         dimensions = len(handle.shape)
         if dimensions < given[-1][0]:
             raise ValueError(f"{first} has {dimensions} dimension{'s' * (dimensions > 1)}, but {given[-1][1]} is given, which needs {given[-1][0]}")
@@ -380,7 +381,9 @@ class Faces(Problem):
             wanted = [*shape]
             wanted[-axis] -= 1
             if list(handle.shape) != wanted:
-                raise ValueError(f"{name} has shape {tuple(handle.shape)}; on the grid {tuple(shape)} of {first}, a cell longer in {along} than {first}, it must be {tuple(wanted)}")
+                raise ValueError(
+                    f"{name} has shape {tuple(handle.shape)}; {first} implies a grid of {tuple(shape)} cells, so {name} must have shape {tuple(wanted)}"
+                )
             if 0 not in wanted:
                 faces[axis - 1] = handle
         if 0 in shape:
@@ -390,7 +393,7 @@ class Faces(Problem):
         def of_cells(values, what):
             if values is None:
                 return None
-            return readable_on_host(np.broadcast_to(np.float64(values), shape) if np.ndim(values) == 0 else values, what)
+            return readable_on_host(np.broadcast_to(number(values, what), shape) if np.ndim(values) == 0 else values, what)
 
         shift, active = of_cells(shift, "shift"), of_cells(active, "active")
         system = _isobar.System.faces(

@@ -148,12 +148,7 @@ class Heat:
             threads,
         )
         run = Steps(stepper, self._dimensions, tolerance, self._system)
-        if np.ndim(initial) == 0:
-            initial = np.full(self.shape, number(initial, "initial"))
-        elif isinstance(initial, np.ndarray) and initial.shape == tuple(self.shape) and np.isnan(initial).any():
-            # NaN in inactive cells, as in files of the command.
-            initial = np.where(Problem(self._system, self._dimensions)._is_active().reshape(initial.shape), initial, 0.0)
-        run.u = initial
+        run._replace(np.full(self.shape, number(initial, "initial")) if np.ndim(initial) == 0 else initial, "initial")
         return run
 
     def _check_source(self):
@@ -249,8 +244,21 @@ class Steps:
 
     @u.setter
     def u(self, state: Any) -> None:
-        given = readable(state, "initial")
-        self._stepper.replace(fitted(given, self._stepper.shape, "initial"))
+        self._replace(state, "u")
+
+    def _replace(self, state, what):
+        """Replace the state by an array, which may hold NaN in inactive cells, as in files of the command."""
+        given = readable(state, what)
+        if isinstance(given.array, np.ndarray) and self._system is not None and np.isnan(given.array).any():
+            active = Problem(self._system, self._dimensions)._is_active()
+            if given.array.size == active.size:
+                values = np.where(active.reshape(given.array.shape), given.array, 0.0)
+                given = readable(values.astype(given.array.dtype), what)
+        try:
+            self._stepper.replace(fitted(given, self._stepper.shape, what))
+        except ValueError as error:
+            message = str(error)
+            raise ValueError(what + message.removeprefix("the state") if message.startswith("the state") else message) from None
 
     def read(self, out: Any) -> Any:
         """Write the current state to an array, which may be on the device."""

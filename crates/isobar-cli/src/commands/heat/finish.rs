@@ -17,15 +17,15 @@ use crate::summary::entry;
 use crate::{Console, Failure, INTERRUPTED, NOT_CONVERGED, Result, SUCCESS, Time, files, interrupt, ranks, summary};
 
 impl Run<'_> {
-    /// Writes everything that is due at the end.
+    /// Writes everything that is due at the end, the rest of it too if a file cannot be written.
     pub(super) fn finish(mut self, device: &Device, console: &mut Console) -> Result<u8> {
         let is_interrupted = interrupt::flow_of_all(self.ranks).is_break();
         let is_complete = self.stepper.is_finished();
         // The state before a failed step allows a restart with other options.
-        self.checkpoint()?;
-        self.frame()?;
+        let (checkpoint, frame) = (self.checkpoint(), self.frame());
         self.fetch()?;
-        let frames = ranks::agree(self.ranks, self.writer.finish())?;
+        let (frames, written) = self.writer.finish();
+        let mut failed = checkpoint.and(frame).and(ranks::agree(self.ranks, written));
         self.seconds.total = self.clock.elapsed().as_secs_f64();
         let description = self.stepper.description().clone();
         let error = self.heat.exact(&self.problem, self.time()).map(|exact| ErrorReport::new(&self.state, &exact));
@@ -35,7 +35,6 @@ impl Run<'_> {
         let [bytes, copy] = ranks::sum(self.ranks, [bytes, copy])?;
         let traffic = TrafficReport::new(bytes, self.seconds.solve, copy);
         self.say(is_complete, error, &traffic, console);
-        let mut failed = Ok(());
         let mut note = |path: &Path, written: Result<()>, console: &mut Console| {
             if written.is_ok() && !files::is_standard_output(path) {
                 console.line(entry("wrote", path.display()));
@@ -45,7 +44,7 @@ impl Run<'_> {
             }
         };
         if !ranks::is_first(self.ranks) {
-            return Ok(SUCCESS);
+            return failed.map(|()| SUCCESS);
         }
         if let Some(path) = &self.args.report {
             let report = self.report(&description, error, traffic, is_interrupted);
@@ -59,7 +58,7 @@ impl Run<'_> {
         let Common { mesh, active, shape } = &*common;
         let field =
             Field { name: "u", values: &self.state, shape: *shape, mesh, active: active.as_deref(), attributes };
-        let is_series_only = frames.is_some()
+        let is_series_only = self.has_frames
             && self
                 .args
                 .output
@@ -143,8 +142,13 @@ impl Run<'_> {
             ),
         ));
         console.line(entry("traffic", summary::bandwidth(traffic)));
-        if let (Some(path), false) = (&self.heat.section.checkpoint, is_complete) {
-            console.line(entry("checkpoint", how_to_go_on(self.case, path, taken)));
+        // One that failed leaves an earlier one, or none.
+        if let (Some(path), Some(steps)) = (&self.heat.section.checkpoint, self.writer.checked()) {
+            if !is_complete {
+                console.line(entry("checkpoint", how_to_go_on(self.case, path, steps)));
+            } else if steps == taken {
+                console.line(entry("checkpoint", path.display()));
+            }
         }
     }
 

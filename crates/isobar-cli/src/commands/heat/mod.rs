@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         // Reads the files that one rank alone may be unable to read, before anything that all ranks do together.
         let read = || {
             case.require_memory(device)?;
-            let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
+            let restart = args.restart.as_deref().map(|path| Restart::read(path, case, heat)).transpose()?;
             Ok((device.enter(|| heat.parts())?, restart))
         };
         let (Parts { heat: problem, fingerprint, mesh, initial }, restart) = ranks::agree(ranks, read())?;

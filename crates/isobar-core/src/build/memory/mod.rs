@@ -8,7 +8,7 @@ mod matrix_size;
 
 use crate::options::{Acceleration, CyclePrecision, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions};
 use crate::policy::Choice;
-use crate::policy::modes::single_suffices;
+use crate::policy::modes::{MOST_LAYERS, single_suffices};
 use crate::precond::deflation::{self, Sizes};
 use crate::precond::neumann;
 use crate::solver::{bicgstab, cg};
@@ -78,6 +78,10 @@ fn predict_around(
         let (a, b) = (a?, b?);
         Ok(Memory { host: a.host.max(b.host), device: a.device.max(b.device) })
     };
+    if options.method == Method::Auto && matrix.shape.nz > MOST_LAYERS {
+        let choice = Choice::new(Method::Multigrid, choice.preconditioner);
+        return predict_around(matrix, [copies, moves], &choice, &options, overhead);
+    }
     if options.method == Method::Auto {
         return larger([Method::Multigrid, Method::Modes].map(|method| Choice::new(method, choice.preconditioner)));
     }
@@ -394,6 +398,19 @@ mod tests {
         assert!(on_device.device > 0.5 * usual.host && on_device.host < usual.host);
         assert!(shared.device >= 80.0 * size.shape.cells() as f64);
         assert_eq!(of(&|o| o.multigrid.smoother = Smoother::PointRedBlack, &apart).1, Memory::default());
+    }
+
+    #[test]
+    fn columns_without_modes_need_memory_for_their_cells_alone() {
+        let of = |nz: usize| {
+            let grid = GridOptions { nx: 4, ny: 4, nz, ..GridOptions::default() };
+            let size = MatrixSize::from(&Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap());
+            predict(&size, &size.choice(), &SolverOptions::default(), &Overhead::default()).unwrap().host / nz as f64
+        };
+        let [short, long] = [2_000, 20_000].map(of);
+        assert!(long < 1.1 * short && long < 16.0 * 1e3, "{short}, {long}");
+        // Modes that may be used are counted.
+        assert!(of(MOST_LAYERS) > 2.0 * long);
     }
 
     #[test]
