@@ -21,7 +21,7 @@ use crate::stencil::{Stencil, Supports};
 pub(super) fn note_of(removed: Option<f64>) -> Option<String> {
     let removed = removed.filter(|&removed| removed > 1e-13)?;
     Some(format!(
-        "a part of the right-hand side of relative norm {removed:.1e} was removed, because it is not in the range of the matrix"
+        "the part of the right-hand side that the singular matrix cannot produce, {removed:.1e} of its norm, was removed"
     ))
 }
 
@@ -133,7 +133,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.backend.clear(&mut self.u)?;
         self.iteration.begin(&self.b, &mut self.u, Guess::Zero)?;
         Ok(Some(format!(
-            "began from 0 and not from the first guess, whose residual is {:.1e} times the norm of the right-hand side",
+            "began from 0, because the first guess is worse: its residual is {:.1e} times the norm of the right-hand side",
             initial / rhs
         )))
     }

@@ -26,7 +26,9 @@ pub struct Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { count, cycles, sweeps, layers, .. } = self;
-        write!(f, "{count} of {layers} vertical modes, {cycles} cycles on them and {sweeps} sweeps an iteration")
+        let [cycles, sweeps] = [(cycles, "cycle"), (sweeps, "sweep")]
+            .map(|(n, what)| format!("{n} {what}{}", if *n == 1 { "" } else { "s" }));
+        write!(f, "{count} of {layers} vertical modes, {cycles} on them and {sweeps} an iteration")
     }
 }
 
