@@ -326,7 +326,7 @@ def test_misuse(rng):
     kappa = jnp.asarray(rng.uniform(0.5, 2.0, (6, 7)))
     with pytest.raises(ValueError, match=r"kappa has shape \(7, 6\); the problem's is \(6, 7\)"):
         isobar.jax.solve(problem, kappa.T, 1.0)
-    with pytest.raises(ValueError, match="kappa: a tuple of 2, .*does not exist in 2 dimensions"):
+    with pytest.raises(ValueError, match="kappa: a tuple of two means .*which needs 3-D arrays, not 2-D ones"):
         isobar.jax.solve(problem, (kappa, kappa), 1.0)
     with pytest.raises(TypeError, match="isobar.Diffusion"):
         isobar.jax.solve("problem", kappa)

@@ -262,7 +262,7 @@ def test_misuse(rng):
     kappa = tensor(rng.uniform(0.5, 2.0, (6, 7)))
     with pytest.raises(ValueError, match=r"kappa has shape \(7, 6\); the problem's is \(6, 7\)"):
         isobar.torch.solve(problem, kappa.T, 1.0)
-    with pytest.raises(ValueError, match="kappa: a tuple of 2, .*does not exist in 2 dimensions"):
+    with pytest.raises(ValueError, match="kappa: a tuple of two means .*which needs 3-D arrays, not 2-D ones"):
         isobar.torch.solve(problem, (kappa, kappa), 1.0)
     with pytest.raises(ValueError, match="f has shape"):
         isobar.torch.solve(problem, kappa, torch.ones(7))
