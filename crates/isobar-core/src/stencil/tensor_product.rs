@@ -49,8 +49,20 @@ impl TensorProduct {
     ///
     /// # Errors
     /// [`Error::Invalid`] if a diagonal block cannot be factorised (a column's tridiagonal matrix
-    /// must keep positive pivots for line relaxation).
+    /// must keep positive pivots for line relaxation), or if the largest entry is not between 10⁻¹⁰⁰ and 10¹⁰⁰.
     pub fn new(vertical: VerticalProfile, horizontal: HorizontalField) -> Result<Self> {
+        /// Squares of entries and of vectors of this size neither overflow nor vanish.
+        const MODERATE: std::ops::Range<f64> = 1e-100..1e100;
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, |most: f64, value| most.max(value.abs()));
+        let VerticalProfile { a, b, c, d } = &vertical;
+        let along = most(&mut (0..a.len()).map(|k| a[k] - b[k] - c[k])) * most(&mut horizontal.area.iter().copied());
+        let across = most(&mut d.iter().copied()) * most(&mut horizontal.total.iter().copied());
+        let largest = along.max(across);
+        if largest > 0.0 && !MODERATE.contains(&largest) {
+            let message =
+                format!("its largest entry is about {largest:.1e}; use units in which it is between 1e-100 and 1e100");
+            return Err(Error::invalid("problem", message));
+        }
         Self::with_grid(vertical, horizontal, None)
     }
 

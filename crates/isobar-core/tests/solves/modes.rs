@@ -297,3 +297,14 @@ fn an_update_without_modes_is_refused_or_changes_the_method() {
     let (_, expected) = solve(&second, &SolverOptions { method: Method::Multigrid, ..open }, &rhs);
     assert!(outcome.converged() && distance(&u, &expected) <= 1e-6);
 }
+
+#[test]
+fn entries_of_extreme_size_are_refused() {
+    let stencil = helmholtz(Geometry::Box, 6, 5, 4);
+    for (factor, is_refused) in [(1e-90, false), (1e90, false), (1e-160, true), (1e160, true)] {
+        let VerticalProfile { a, b, c, d } = stencil.vertical();
+        let [a, b, c, d] = [a, b, c, d].map(|values| values.iter().map(|x| factor * x).collect());
+        let made = TensorProduct::new(VerticalProfile::new(a, b, c, d).unwrap(), stencil.horizontal().clone());
+        assert_eq!(made.is_err_and(|error| error.to_string().contains("largest entry")), is_refused, "{factor:e}");
+    }
+}
