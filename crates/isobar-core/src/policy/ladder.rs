@@ -106,9 +106,12 @@ pub(crate) fn with_multigrid(mut options: SolverOptions) -> SolverOptions {
 
 /// Returns these options for a Krylov method that is preconditioned by vertical modes, or by cycles of multigrid.
 pub(crate) fn around_cycles(mut options: SolverOptions, is_symmetric: bool, has_modes: bool) -> SolverOptions {
-    let by_modes = has_modes && options.precision != Precision::Mixed;
+    if has_modes && options.precision == Precision::Mixed {
+        // Cycles in single precision are not enough here, and modes around an iteration are in double.
+        options = in_double(options);
+    }
     options.method = if is_symmetric { Method::Cg } else { Method::Bicgstab };
-    options.preconditioner = if by_modes { Preconditioner::Modes } else { Preconditioner::Multigrid };
+    options.preconditioner = if has_modes { Preconditioner::Modes } else { Preconditioner::Multigrid };
     options.multigrid.precision = CyclePrecision::Auto;
     options
 }

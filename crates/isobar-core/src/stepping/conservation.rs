@@ -1,17 +1,16 @@
 //! The heat of components that exchange none with their surroundings.
 
+use crate::Result;
 use crate::build::{Solve, System};
+use crate::execute::Host;
 use crate::operator::Operator;
 use crate::problem::{Heat, Mass};
-use crate::stencil::turns::Turns;
-use crate::stencil::{Diffusion, Side, Supports};
-use crate::{AggregateMap, Result};
+use crate::stencil::{Diffusion, Side, Stencil, Supports};
 
-/// The components of a grid that nothing fixes: no side with a value, no Robin side, reaction or well. In these K has the null space of constants, so
+/// The components that nothing fixes: without a side with a value, a Robin side, a reaction or a well. In these K has the null space of constants, so
 /// that a step conserves their heat but for sources: Σ c M w = Σ b. A residual within the tolerance may hide an error of that sum: the matrix
 /// K + c M of a long step is nearly singular. A constant for each component corrects it.
 pub(super) struct Conservation<B: Supports<Diffusion>> {
-    map: AggregateMap,
     aggregates: B::Aggregates,
     sums: B::AggregateVector,
     /// M w, if volumes differ.
@@ -28,44 +27,48 @@ pub(super) struct Conservation<B: Supports<Diffusion>> {
 const PRECISE: f64 = 1e3;
 
 impl<B: Supports<Diffusion>> Conservation<B> {
-    /// Finds the components; returns nothing if something fixes values, or if the solver's grid is not the caller's.
-    pub(super) fn new(backend: &B, heat: &Heat, system: &System<B, Diffusion>) -> Result<Option<Self>> {
-        let stiffness = &heat.stiffness;
+    /// Finds the components on the solver's grid; returns nothing if there are none. `mass` is c M if volumes differ.
+    pub(super) fn new(
+        backend: &B,
+        heat: &Heat,
+        system: &System<B, Diffusion>,
+        mass: Option<&dyn Operator<B, f64>>,
+        c: f64,
+    ) -> Result<Option<Self>> {
+        let stiffness = heat.stiffness.around(system.turns())?;
         let is_fixed = stiffness.sides().as_flattened().contains(&Side::Fixed) || stiffness.has_shift();
-        let Some(operator) =
-            system.capabilities.aggregates.clone().filter(|_| !is_fixed && system.turns() == Turns::ONE)
-        else {
+        if is_fixed && stiffness.is_one_piece() {
             return Ok(None);
-        };
-        let Some(components) = backend.enter(|| stiffness.components(&crate::execute::Host)) else { return Ok(None) };
+        }
+        let Some(operator) = system.capabilities.aggregates.clone() else { return Ok(None) };
+        let Some(components) = backend.enter(|| stiffness.components(&Host)) else { return Ok(None) };
         let map = components.floating();
-        let count = map.sizes().len();
-        let mut this = Self {
-            aggregates: backend.aggregates(&operator.own_cells(map.clone())?)?,
-            sums: backend.aggregate_vector(count)?,
-            product: matches!(heat.mass, Mass::Given(_)).then(|| backend.zeros(&system.layout)).transpose()?,
-            stiffness: 0.0,
-            masses: Vec::new(),
-            host: [vec![0.0; count], vec![0.0; count]],
-            map,
-        };
-        this.set_masses(heat);
-        Ok(Some(this))
-    }
-
-    /// Computes Σ M, and again for another problem.
-    pub(super) fn set_masses(&mut self, heat: &Heat) {
-        self.masses = match &heat.mass {
-            Mass::Uniform(volume) => self.map.sizes().into_iter().map(|size| size as f64 * volume).collect(),
-            Mass::Given(volumes) => {
-                let mut masses = vec![0.0; self.masses.len().max(self.host[0].len())];
-                let of_cells = (0..volumes.len()).filter_map(|cell| Some((self.map.aggregate(cell)?, volumes[cell])));
-                of_cells.for_each(|(component, volume)| masses[component] += volume);
-                masses
+        let sizes = map.sizes();
+        if sizes.is_empty() {
+            return Ok(None);
+        }
+        let mut sums = backend.aggregate_vector(sizes.len())?;
+        let cells: usize = sizes.iter().sum();
+        let aggregates = backend.aggregates(&operator.own_cells(map)?)?;
+        let (masses, product) = match (&heat.mass, mass) {
+            (Mass::Given(_), Some(mass)) => {
+                // M times 1 in each component.
+                let (mut ones, mut product) = (backend.zeros(&system.layout)?, backend.zeros(&system.layout)?);
+                backend.write_aggregated(&vec![1.0; sizes.len()], &mut sums)?;
+                backend.add_aggregated(&aggregates, &sums, &mut ones)?;
+                mass.apply(&mut ones, &mut product)?;
+                let mut masses = vec![0.0; sizes.len()];
+                backend.aggregate_sums(&product, &aggregates, &mut sums)?;
+                backend.read_aggregated(&sums, &mut masses)?;
+                masses.iter_mut().for_each(|mass| *mass /= c);
+                (masses, Some(product))
             }
+            (Mass::Uniform(volume), _) => (sizes.iter().map(|&size| size as f64 * volume).collect(), None),
+            (Mass::Given(_), None) => return Ok(None),
         };
-        let cells: usize = self.map.sizes().iter().sum();
-        self.stiffness = heat.stiffness.largest_row() * cells as f64 / self.masses.iter().sum::<f64>();
+        let stiffness = stiffness.largest_row() * cells as f64 / masses.iter().sum::<f64>();
+        let host = [vec![0.0; sizes.len()], vec![0.0; sizes.len()]];
+        Ok(Some(Self { aggregates, sums, product, stiffness, masses, host }))
     }
 
     /// Adds the constants to w, the solution of (K + c M) w = b: `factor` is c times the volume of all cells, and `mass` is c M if volumes differ.

@@ -119,7 +119,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let source = heat.source.as_deref().map(vector_of).transpose()?;
         let control = options.error.map(|tolerance| Control::new(backend, &layout, tolerance)).transpose()?;
         let before = (options.guess == StepGuess::Extrapolated).then(|| backend.zeros(&layout)).transpose()?;
-        let conservation = Conservation::new(backend, &heat, &system)?;
+        let own_mass = mass.as_ref().map(|(_, mass)| &**mass);
+        let conservation = Conservation::new(backend, &heat, &system, own_mass, c)?;
         let mut this = Self {
             conservation,
             u: backend.zeros(&layout)?,
@@ -180,9 +181,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         }
         if let Some(heat) = heat {
             self.set_source(&heat)?;
-            if let Some(conservation) = &mut self.conservation {
-                conservation.set_masses(&heat);
-            }
+            let own_mass = self.mass.as_ref().map(|(_, mass)| &**mass);
+            self.conservation = Conservation::new(&self.backend, &heat, &self.system, own_mass, c)?;
             self.heat = heat;
         }
         self.dt = dt;

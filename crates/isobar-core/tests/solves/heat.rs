@@ -449,3 +449,42 @@ fn insulated_components_keep_their_heat() {
         }
     }
 }
+
+/// So do those beside a component with a fixed side, and those of grids that the solver holds twice; also after an update that joins two.
+#[test]
+fn insulated_components_of_any_grid_keep_their_heat() {
+    let shape = Shape::new(9, 7, 1);
+    let at_wall = |n: usize| n % shape.nx == 4;
+    let initial: Vec<f64> =
+        noise(shape.cells(), 4).iter().enumerate().map(|(n, x)| (1 + n % 9 / 5) as f64 + 0.5 * x).collect();
+    let east = |u: &[f64]| (0..u.len()).filter(|n| n % shape.nx > 4).map(|n| u[n]).sum::<f64>();
+    let all = |u: &[f64]| u.iter().sum::<f64>();
+    let of = |coefficient: Coefficient, boundary: [[Boundary; 2]; 3]| {
+        let problem = DiffusionProblem { boundary, ..DiffusionProblem::new(shape, coefficient) };
+        Heat::in_cells(&problem, None).unwrap()
+    };
+    let closed = [[Boundary::Neumann(0.0); 2]; 3];
+    let walled: Vec<f64> = (0..shape.cells()).map(|n| if at_wall(n) { 0.0 } else { 1.0 }).collect();
+    let fixed_west = [[Boundary::Dirichlet(0.0), Boundary::Neumann(0.0)], closed[1], closed[2]];
+    let rings = [[Boundary::Periodic; 2], [Boundary::Periodic; 2], closed[2]];
+    let noisy: Vec<f64> = noise(shape.cells(), 9).iter().map(|x| x.exp()).collect();
+    let ones = vec![1.0; shape.cells()];
+    let by_direction = |along_x: &[f64]| Coefficient::Diagonal([along_x.to_vec(), ones.clone(), ones.clone()]);
+    let solver = SolverOptions { precision: Precision::F32, tolerance: 1e-4, ..SolverOptions::default() };
+    // Crank and Nicolson's long steps change the sign of a difference, and two of them nothing.
+    let steps = options(1e6, 2e7, Scheme::BackwardEuler);
+    let off = |stepper: &mut HeatStepper<Reference>, heat: &dyn Fn(&[f64]) -> f64| {
+        run(stepper, 10);
+        (heat(&state(stepper, shape)) / heat(&initial) - 1.0).abs()
+    };
+    let mut beside = stepper(&of(Coefficient::Isotropic(walled.clone()), fixed_west), steps, &solver, &initial);
+    assert!(off(&mut beside, &east) <= 1e-9);
+    let mut twice = stepper(&of(Coefficient::Isotropic(noisy), rings), steps, &solver, &initial);
+    assert!(off(&mut twice, &all) <= 1e-9);
+    let mut joined = stepper(&of(by_direction(&walled), closed), steps, &solver, &initial);
+    assert!(off(&mut joined, &east) <= 1e-9);
+    joined.update(of(by_direction(&ones), closed)).unwrap();
+    assert!(off(&mut joined, &all) <= 1e-9);
+    // Heat flows through the open faces.
+    assert!((east(&state(&mut joined, shape)) / east(&initial) - 1.0).abs() > 1e-3);
+}
