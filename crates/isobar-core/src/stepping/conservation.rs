@@ -4,8 +4,7 @@ use crate::Result;
 use crate::build::{Solve, System};
 use crate::execute::Host;
 use crate::operator::Operator;
-use crate::problem::{Heat, Mass};
-use crate::stencil::{Diffusion, Side, Stencil, Supports};
+use crate::stencil::{Diffusion, Stencil, Supports};
 
 /// The components that nothing fixes: without a side with a value, a Robin side, a reaction or a well. In these K has the null space of constants, so
 /// that a step conserves their heat but for sources: Σ c M w = Σ b. A residual within the tolerance may hide an error of that sum: the matrix
@@ -27,19 +26,16 @@ pub(super) struct Conservation<B: Supports<Diffusion>> {
 const PRECISE: f64 = 1e3;
 
 impl<B: Supports<Diffusion>> Conservation<B> {
-    /// Finds the components on the solver's grid; returns nothing if there are none. `mass` is c M if volumes differ.
+    /// Finds the components on the solver's grid; returns nothing if there are none. `factor` is c times the volume of all cells, and `mass` is c M
+    /// if volumes differ.
     pub(super) fn new(
         backend: &B,
-        heat: &Heat,
+        stiffness: &Diffusion,
         system: &System<B, Diffusion>,
         mass: Option<&dyn Operator<B, f64>>,
-        c: f64,
+        [c, factor]: [f64; 2],
     ) -> Result<Option<Self>> {
-        let stiffness = heat.stiffness.around(system.turns())?;
-        let is_fixed = stiffness.sides().as_flattened().contains(&Side::Fixed) || stiffness.has_shift();
-        if is_fixed && stiffness.is_one_piece() {
-            return Ok(None);
-        }
+        let stiffness = stiffness.around(system.turns())?;
         let Some(operator) = system.capabilities.aggregates.clone() else { return Ok(None) };
         let Some(components) = backend.enter(|| stiffness.components(&Host)) else { return Ok(None) };
         let map = components.floating();
@@ -48,30 +44,27 @@ impl<B: Supports<Diffusion>> Conservation<B> {
             return Ok(None);
         }
         let mut sums = backend.aggregate_vector(sizes.len())?;
-        let cells: usize = sizes.iter().sum();
         let aggregates = backend.aggregates(&operator.own_cells(map)?)?;
-        let (masses, product) = match (&heat.mass, mass) {
-            (Mass::Given(_), Some(mass)) => {
-                // M times 1 in each component.
-                let (mut ones, mut product) = (backend.zeros(&system.layout)?, backend.zeros(&system.layout)?);
-                backend.write_aggregated(&vec![1.0; sizes.len()], &mut sums)?;
-                backend.add_aggregated(&aggregates, &sums, &mut ones)?;
-                mass.apply(&mut ones, &mut product)?;
-                let mut masses = vec![0.0; sizes.len()];
-                backend.aggregate_sums(&product, &aggregates, &mut sums)?;
-                backend.read_aggregated(&sums, &mut masses)?;
-                masses.iter_mut().for_each(|mass| *mass /= c);
-                (masses, Some(product))
-            }
-            (Mass::Uniform(volume), _) => (sizes.iter().map(|&size| size as f64 * volume).collect(), None),
-            (Mass::Given(_), None) => return Ok(None),
-        };
+        let mut masses: Vec<f64> = sizes.iter().map(|&size| size as f64 * factor).collect();
+        let mut product = None;
+        if let Some(mass) = mass {
+            // c M times 1 in each component.
+            let (mut ones, mut found) = (backend.zeros(&system.layout)?, backend.zeros(&system.layout)?);
+            backend.write_aggregated(&vec![1.0; sizes.len()], &mut sums)?;
+            backend.add_aggregated(&aggregates, &sums, &mut ones)?;
+            mass.apply(&mut ones, &mut found)?;
+            backend.aggregate_sums(&found, &aggregates, &mut sums)?;
+            backend.read_aggregated(&sums, &mut masses)?;
+            product = Some(found);
+        }
+        masses.iter_mut().for_each(|mass| *mass /= c);
+        let cells: usize = sizes.iter().sum();
         let stiffness = stiffness.largest_row() * cells as f64 / masses.iter().sum::<f64>();
         let host = [vec![0.0; sizes.len()], vec![0.0; sizes.len()]];
         Ok(Some(Self { aggregates, sums, product, stiffness, masses, host }))
     }
 
-    /// Adds the constants to w, the solution of (K + c M) w = b: `factor` is c times the volume of all cells, and `mass` is c M if volumes differ.
+    /// Adds the constants to w, the solution of (K + c M) w = b; the arguments are those of [`Conservation::new`].
     pub(super) fn restore(
         &mut self,
         backend: &B,

@@ -119,10 +119,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let source = heat.source.as_deref().map(vector_of).transpose()?;
         let control = options.error.map(|tolerance| Control::new(backend, &layout, tolerance)).transpose()?;
         let before = (options.guess == StepGuess::Extrapolated).then(|| backend.zeros(&layout)).transpose()?;
-        let own_mass = mass.as_ref().map(|(_, mass)| &**mass);
-        let conservation = Conservation::new(backend, &heat, &system, own_mass, c)?;
         let mut this = Self {
-            conservation,
+            conservation: None,
             u: backend.zeros(&layout)?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
@@ -144,6 +142,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             wanted: dt,
         };
         this.set_scalars()?;
+        this.find_conserved()?;
         Ok(this)
     }
 
@@ -181,9 +180,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         }
         if let Some(heat) = heat {
             self.set_source(&heat)?;
-            let own_mass = self.mass.as_ref().map(|(_, mass)| &**mass);
-            self.conservation = Conservation::new(&self.backend, &heat, &self.system, own_mass, c)?;
-            self.heat = heat;
+            (self.heat, self.dt) = (heat, dt);
+            self.find_conserved()?;
         }
         self.dt = dt;
         self.set_scalars()
@@ -269,8 +267,22 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(outcome)
     }
 
+    /// Finds the components that nothing fixes, for new coefficients.
+    fn find_conserved(&mut self) -> Result<()> {
+        let factors = self.factors();
+        let Self { backend, heat, system, mass, .. } = self;
+        let mass = mass.as_ref().map(|(_, mass)| &**mass);
+        self.conservation = Conservation::new(backend, &heat.stiffness, system, mass, factors)?;
+        Ok(())
+    }
+
+    /// Returns c, and [`HeatStepper::factor`].
+    fn factors(&self) -> [f64; 2] {
+        [1.0 / (self.theta() * self.dt), self.factor()]
+    }
+
     fn restore_heat(&mut self, outcome: &Outcome) -> Result<()> {
-        let factors = [1.0 / (self.theta() * self.dt), self.factor()];
+        let factors = self.factors();
         let Self { conservation: Some(conservation), backend, system, mass, .. } = self else { return Ok(()) };
         if !outcome.is_returned || !outcome.converged() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Preconditioned conjugate gradients.
 
+mod observation;
 mod recurrence;
 mod steps;
-mod watch;
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::operator::{Diagonal, Guess, Operator};
 use crate::precond::{Deflation, Preconditioner};
 use crate::traffic::{self, StepTraffic};
 use crate::{Real, Result, Scalar};
+use observation::{Due, Observation, Pause, Renewal};
 use recurrence::{NORM, RHO, Recurrence};
 use steps::{Full, Rounded, Steps};
-use watch::{Due, Pause, Renewal, Watch};
 
 /// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a preconditioner M:
 ///
@@ -89,15 +89,15 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
     }
 
     /// Applies the last α to u, and passes the estimate of the remaining error to the monitor.
-    fn finish(&mut self, run: Run<'_, '_, B, T>, watch: &Watch) -> Result<()> {
+    fn finish(&mut self, run: Run<'_, '_, B, T>, observation: &Observation) -> Result<()> {
         let Self { recurrence: this, scalars } = self;
         let Run { b, u, monitor, .. } = run;
-        let has_direction = watch.is_sound && watch.taken > 0;
+        let has_direction = observation.is_sound && observation.taken > 0;
         if has_direction {
-            this.advance_u(watch.last(), u, scalars)?;
+            this.advance_u(observation.last(), u, scalars)?;
         }
-        if !watch.is_variable {
-            if watch.due == Some(Due::Both) && watch.is_sound {
+        if !observation.is_variable {
+            if observation.due == Some(Due::Both) && observation.is_sound {
                 // The last r is mostly rounding, and so would be an estimate by its z.
                 this.steps.residual(b, u, &mut this.r, UNUSED.of(scalars))?;
                 this.preconditioner.apply(&mut this.r, &mut this.z)?;
@@ -105,7 +105,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
             this.preconditioner.project_out(&mut this.z)?;
             this.backend.dot(&this.z, &this.z, CORRECTION.of(scalars))?;
             let bank = this.backend.read(scalars)?;
-            let rho = bank[RHO[watch.taken % 2].index()];
+            let rho = bank[RHO[observation.taken % 2].index()];
             monitor.note_correction(bank[CORRECTION.index()].sqrt(), rho, this.preconditioner.is_strong());
         }
         this.steps.correct_after(b, u, &mut this.r, NORM[0].of(scalars))
@@ -134,7 +134,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
         let on_host = this.steps.needs_host() || this.preconditioner.needs_host();
         let how = Iterations { on_host, ..Iterations::default() };
         let backend = this.backend.clone();
-        let mut watch = Watch {
+        let mut observation = Observation {
             is_variable: this.preconditioner.is_variable(),
             keeps_best: best.is_some(),
             renewal: this.steps.rounds().then(|| Renewal::new(monitor.last())),
@@ -144,21 +144,21 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
             pause: None,
         };
         loop {
-            let before = watch.taken;
+            let before = observation.taken;
             backend.iterate(how, scalars, &mut |n, scalars| this.iterate(before + n, u, scalars), &mut |bank| {
-                watch.observe(bank, monitor)
+                observation.observe(bank, monitor)
             })?;
-            match (watch.pause.take(), &mut *best) {
+            match (observation.pause.take(), &mut *best) {
                 (Some(Pause::Keep), Some(best)) => {
                     // The update of u lags one iteration behind.
                     backend.convert(u, best)?;
                     monitor.note_kept(1);
                 }
-                (Some(Pause::Renew(due)), _) => this.renew(due, watch.last(), [b, u], scalars)?,
+                (Some(Pause::Renew(due)), _) => this.renew(due, observation.last(), [b, u], scalars)?,
                 _ => break,
             }
         }
-        self.finish(run, &watch)
+        self.finish(run, &observation)
     }
 
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::UNUSED;
+use super::observation::Due;
 use super::steps::Steps;
-use super::watch::Due;
 use crate::backend::AggregateBackend;
 use crate::operator::{Diagonal, Direction, ResidualUpdate};
 use crate::precond::Preconditioner;

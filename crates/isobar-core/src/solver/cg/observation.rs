@@ -14,7 +14,7 @@ pub(super) enum Pause {
 }
 
 /// The state of the observation of iterations.
-pub(super) struct Watch {
+pub(super) struct Observation {
     /// Whether M varies or is not symmetric, so that α and β do not determine the spectrum.
     pub(super) is_variable: bool,
     pub(super) keeps_best: bool,
@@ -27,7 +27,7 @@ pub(super) struct Watch {
     pub(super) pause: Option<Pause>,
 }
 
-impl Watch {
+impl Observation {
     /// Returns the parity of the last iteration.
     pub(super) fn last(&self) -> usize {
         (self.taken - 1) % 2
