@@ -156,7 +156,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
 }
 
 /// Flushes every file and folder under `root` to the disk.
-fn sync_tree(root: &Path) -> io::Result<()> {
+pub(crate) fn sync_tree(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

@@ -79,13 +79,14 @@ fn fill(
     for (array, values) in [x, y, z, z_faces, (field_array(name, shape), values)] {
         write_array(&mut store, &array, values)?;
     }
-    finish(&store, folder, &["x", "y", "z", "z_faces", name], facts)
+    finish(&mut store, &["x", "y", "z", "z_faces", name], facts)
 }
 
 /// Writes the root with these attributes and the mark of isobar's stores.
-fn finish(store: &Store, folder: &Path, names: &[&str], facts: &BTreeMap<String, String>) -> io::Result<()> {
+fn finish(store: &mut Store, names: &[&str], facts: &BTreeMap<String, String>) -> io::Result<()> {
     let facts = facts.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
-    store.finish(facts.chain(ours::mark(folder, names)?).collect())
+    let mark = ours::mark(store.folder(), names)?;
+    store.finish(facts.chain(mark).collect())
 }
 
 /// Returns the number of layers that fit into [`CHUNK_BYTES`].

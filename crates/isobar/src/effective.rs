@@ -82,8 +82,8 @@ struct Conducting {
 
 /// The factor by which estimates of the error of an energy are raised: modes that converge last are not seen from the beginning.
 const CAUTION: f64 = 20.0;
-/// The smallest tolerance that a solve is repeated with.
-const LEAST_TOLERANCE: f64 = 1e-15;
+/// The largest and the smallest tolerance of a solve: estimates of the error after a few iterations are too small.
+const TOLERANCES: [f64; 2] = [1e-3, 1e-15];
 
 /// The fraction of the largest coefficient below which others are lost to rounding in the rows of the matrix.
 const LOST: f64 = 1e-13;
@@ -220,7 +220,9 @@ impl Sample {
         };
         let Some((stencil, volume)) = device.enter(|| self.matrix(axis, device))? else { return Ok(found) };
         found.connected = volume / self.porosity;
-        let mut options = options.clone();
+        let [largest, least] = TOLERANCES;
+        let wanted = options.tolerance;
+        let mut options = SolverOptions { tolerance: wanted.min(largest), ..options.clone() };
         let mut solver = Solver::builder(&stencil).device(device).options(&options).build()?;
         // After the setup, which takes more memory for a while.
         let rhs = device.enter(|| self.rhs(axis, &stencil))?;
@@ -246,8 +248,8 @@ impl Sample {
                 solver = Solver::builder(&stencil).device(device).options(&options).build()?;
                 continue;
             }
-            if error <= options.tolerance || !outcome.converged() || tolerance <= LEAST_TOLERANCE {
-                let doubts = || device.enter(|| doubt(&stencil, axis, error, options.tolerance));
+            if error <= wanted || !outcome.converged() || tolerance <= least {
+                let doubts = || device.enter(|| doubt(&stencil, axis, error, wanted));
                 if let Some(doubt) = if outcome.converged() { doubts() } else { None } {
                     (outcome.stop, outcome.advice) = (Stop::Stagnated, Some(doubt));
                 } else {
@@ -257,7 +259,7 @@ impl Sample {
                 found.outcome = Some(outcome);
                 break (balance, inflow);
             }
-            tolerance = (tolerance * (0.1 * options.tolerance / error).sqrt().clamp(1e-6, 0.1)).max(LEAST_TOLERANCE);
+            tolerance = (tolerance * (0.1 * wanted / error).sqrt().clamp(1e-6, 0.1)).max(least);
             solver.set_tolerance(tolerance)?;
         };
         let Shape { nx, ny, nz } = self.shape;

@@ -61,7 +61,7 @@ impl Writer {
             for job in jobs {
                 let written = write(&common, series.as_mut(), &job);
                 if written.is_err() && matches!(job, Job::Frame { .. }) {
-                    // Removes an unfinished store.
+                    // The frames before it stay.
                     series = None;
                 }
                 let mut state = lock(&shared);

@@ -115,9 +115,18 @@ fn draw_steps(panels: &Area<'_>, input: &StepsPlot<'_>) -> Drawn {
     steps::draw(&lower, "Energy ½ uᵀKu − sᵀu", "energy", &of(|step| step.energy), false)?;
     match directions(input.field)[..] {
         [] | [_] => profile::draw(&right, input.field),
-        [first, 2] => slice::draw_vertical(&right, input.field, first),
-        _ => slice::draw_horizontal(&right, input.field),
+        ref plane => draw_slice(&right, input.field, plane),
     }
+}
+
+/// Draws the plane of two directions, the middle layer if there are three.
+fn draw_slice(area: &Area<'_>, field: &Field<'_>, directions: &[usize]) -> Drawn {
+    let slice = match *directions {
+        [first, 2] => slice::vertical(field, first),
+        _ => slice::horizontal(field),
+    };
+    let colours = slice::colours(std::slice::from_ref(&slice));
+    slice.draw(area, &colours)
 }
 
 /// Draws the panels of a solve.
@@ -128,20 +137,18 @@ fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
             convergence::draw(&upper, input.history, input.tolerance)?;
             profile::draw(&lower, input.field)
         }
-        [first, second] => {
+        ref plane @ [_, _] => {
             let (left, right) = panels.split_horizontally(px(680));
             convergence::draw(&left, input.history, input.tolerance)?;
-            match second {
-                2 => slice::draw_vertical(&right, input.field, first),
-                _ => slice::draw_horizontal(&right, input.field),
-            }
+            draw_slice(&right, input.field, plane)
         }
         _ => {
             let (upper, lower) = panels.split_vertically(px(525));
             let (left, right) = upper.split_horizontally(px(850));
             convergence::draw(&left, input.history, input.tolerance)?;
-            slice::draw_horizontal(&right, input.field)?;
-            slice::draw_vertical(&lower, input.field, 0)
+            let slices = [slice::horizontal(input.field), slice::vertical(input.field, 0)];
+            let colours = slice::colours(&slices);
+            slices.into_iter().zip([right, lower]).try_for_each(|(slice, area)| slice.draw(&area, &colours))
         }
     }
 }

@@ -42,8 +42,20 @@ struct Axis {
     faces: Vec<f64>,
 }
 
-/// Draws the middle layer with active cells, seen from above.
-pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
+/// A plane of cells.
+pub(super) struct Slice<'a> {
+    title: String,
+    field: &'a Field<'a>,
+    /// To the right, and up.
+    axes: [Axis; 2],
+    /// Whether it is drawn in true proportions; otherwise it fills its area.
+    is_square: bool,
+    /// The first cell, and the distance between cells along each of the axes.
+    cells: [usize; 3],
+}
+
+/// Returns the middle layer with active cells, seen from above.
+pub(super) fn horizontal<'a>(field: &'a Field<'a>) -> Slice<'a> {
     let [nz, ny, nx] = field.shape;
     let (layer, remark) =
         middle(nz, |layer| (layer * ny * nx..(layer + 1) * ny * nx).any(|cell| field.is_active(cell)));
@@ -57,18 +69,17 @@ pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
         _ => format!("{}{height} (layer {} of {nz}{remark})", field.name, layer + 1),
     };
     let axes = [Axis::across(field, 0), Axis::across(field, 1)];
-    draw(area, title, field, axes, true, |row, column| (layer * ny + row) * nx + column)
+    Slice { title, field, axes, is_square: true, cells: [layer * ny * nx, 1, nx] }
 }
 
-/// Draws the middle row along x (0), or the middle column of layers along y (1), that has active cells, seen from the side.
-pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>, along: usize) -> Drawn {
+/// Returns the middle row along x (0), or the middle column of layers along y (1), that has active cells, seen from the side.
+pub(super) fn vertical<'a>(field: &'a Field<'a>, along: usize) -> Slice<'a> {
     let [nz, ny, nx] = field.shape;
     let (name, number, count, length) = if along == 0 { ("y", "row", ny, nx) } else { ("x", "column", nx, ny) };
-    let cell = |at: usize, layer: usize, place: usize| match along {
-        0 => (layer * ny + at) * nx + place,
-        _ => (layer * ny + place) * nx + at,
+    let [step, across] = if along == 0 { [1, nx] } else { [nx, 1] };
+    let is_active = |at| {
+        (0..nz).any(|layer| (0..length).any(|place| field.is_active(at * across + layer * ny * nx + place * step)))
     };
-    let is_active = |at| (0..nz).any(|layer| (0..length).any(|place| field.is_active(cell(at, layer, place))));
     let (at, remark) = middle(count, is_active);
     let title = match count {
         1 => field.name.to_owned(),
@@ -87,8 +98,13 @@ pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>, along: usize) ->
     let faces = z_faces.iter().map(|height| height / unit).collect();
     let axes = [Axis::across(field, along), Axis::new(name, faces)];
     // Heights of the atmosphere are in other units than x and y.
-    let square = count == 1 && field.mesh.units == Units::Unspecified;
-    draw(area, title, field, axes, square, |layer, place| cell(at, layer, place))
+    let is_square = count == 1 && field.mesh.units == Units::Unspecified;
+    Slice { title, field, axes, is_square, cells: [at * across, step, ny * nx] }
+}
+
+/// Returns the colours of the values in all of these slices.
+pub(super) fn colours(slices: &[Slice<'_>]) -> Colours {
+    Colours::new(slices.iter().flat_map(|slice| slice.active().map(|cell| slice.field.values[cell])))
 }
 
 /// Formats a coordinate for a title.
@@ -137,74 +153,76 @@ impl Axis {
     }
 }
 
-/// Draws the values `cell(row, column)`, in true proportions (`square`) or filling the area, with a colour key.
-fn draw(
-    area: &Area<'_>,
-    mut title: String,
-    field: &Field<'_>,
-    [across, up]: [Axis; 2],
-    square: bool,
-    cell: impl Fn(usize, usize) -> usize,
-) -> Drawn {
-    let (columns, rows) = (across.faces.len() - 1, up.faces.len() - 1);
-    let active = || {
-        let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        cells.map(|(row, column)| cell(row, column)).filter(|&cell| field.is_active(cell))
-    };
-    let broken = active().filter(|&cell| !field.values[cell].is_finite()).count();
-    if broken > 0 {
-        title.push_str(&format!(", {broken} cells not finite"));
+impl Slice<'_> {
+    /// Returns the cell at a place along both axes.
+    fn cell(&self, row: usize, column: usize) -> usize {
+        let [first, right, up] = self.cells;
+        first + column * right + row * up
     }
-    let colours = Colours::new(active().map(|cell| field.values[cell]));
-    let colour = |row, column, pixel: [usize; 2]| {
-        let cell = cell(row, column);
-        if field.is_active(cell) { colours.colour(field.values[cell]) } else { blank(pixel) }
-    };
-    area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
 
-    let (left, top, bottom) = (px(104), px(46), px(64));
-    let bar_scale = Scale::new(colours.low, colours.high, 6);
-    let bar_labels = px(10 * bar_scale.longest_label() as i32 + 42);
-    let (gap, bar) = (px(18), px(22));
-    let (width, height) = area.dim_in_pixel();
-    let room = (width as i32 - left - gap - bar - bar_labels - px(8), height as i32 - top - bottom);
-    let size = if square {
-        let proportion = (across.high() - across.low()) / (up.high() - up.low());
-        // A thinner strip could not be seen; it is stretched.
-        let proportion = proportion.clamp(0.25, 4.0);
-        let width = room.0.min((f64::from(room.1) * proportion) as i32);
-        (width, room.1.min((f64::from(width) / proportion) as i32))
-    } else {
-        room
-    };
+    /// Returns the active cells.
+    fn active(&self) -> impl Iterator<Item = usize> {
+        let [columns, rows] = [0, 1].map(|axis| self.axes[axis].faces.len() - 1);
+        let cells = (0..rows).flat_map(move |row| (0..columns).map(move |column| self.cell(row, column)));
+        cells.filter(|&cell| self.field.is_active(cell))
+    }
 
-    // A label needs about 60 pixels.
-    let most = (size.0 / px(60)).clamp(2, 8) as usize;
-    let across_scale = Scale::new(across.low(), across.high(), most);
-    let up_scale = Scale::new(up.low(), up.high(), 6);
-    let (across_name, up_name) =
-        (format!("{}{}", across.name, across_scale.factor()), format!("{}{}", up.name, up_scale.factor()));
-    let map = area.clone().shrink((0, top), (left + size.0, size.1 + bottom));
-    let mut chart = ChartBuilder::on(&map)
-        .x_label_area_size(bottom - px(8))
-        .y_label_area_size(left - px(16))
-        .margin_left(px(16))
-        .margin_bottom(px(8))
-        .build_cartesian_2d(across_scale, up_scale)?;
-    let (width, height) = chart.plotting_area().dim_in_pixel();
-    let (columns, rows) = (across.cells(width), up.cells(height));
-    let pixels =
-        rows.iter().rev().enumerate().flat_map(|(down, &row)| {
+    /// Draws the values with a colour key.
+    pub(super) fn draw(mut self, area: &Area<'_>, colours: &Colours) -> Drawn {
+        let broken = self.active().filter(|&cell| !self.field.values[cell].is_finite()).count();
+        if broken > 0 {
+            self.title.push_str(&format!(", {broken} cells not finite"));
+        }
+        let Slice { title, field, axes: [across, up], is_square, .. } = &self;
+        let colour = |row, column, pixel: [usize; 2]| {
+            let cell = self.cell(row, column);
+            if field.is_active(cell) { colours.colour(field.values[cell]) } else { blank(pixel) }
+        };
+        area.draw(&Text::new(title.as_str(), (px(104), px(8)), font(22.0)))?;
+
+        let (left, top, bottom) = (px(104), px(46), px(64));
+        let bar_scale = Scale::new(colours.low, colours.high, 6);
+        let bar_labels = px(10 * bar_scale.longest_label() as i32 + 42);
+        let (gap, bar) = (px(18), px(22));
+        let (width, height) = area.dim_in_pixel();
+        let room = (width as i32 - left - gap - bar - bar_labels - px(8), height as i32 - top - bottom);
+        let size = if *is_square {
+            let proportion = (across.high() - across.low()) / (up.high() - up.low());
+            // A thinner strip could not be seen; it is stretched.
+            let proportion = proportion.clamp(0.25, 4.0);
+            let width = room.0.min((f64::from(room.1) * proportion) as i32);
+            (width, room.1.min((f64::from(width) / proportion) as i32))
+        } else {
+            room
+        };
+
+        // A label needs about 60 pixels.
+        let most = (size.0 / px(60)).clamp(2, 8) as usize;
+        let across_scale = Scale::new(across.low(), across.high(), most);
+        let up_scale = Scale::new(up.low(), up.high(), 6);
+        let (across_name, up_name) =
+            (format!("{}{}", across.name, across_scale.factor()), format!("{}{}", up.name, up_scale.factor()));
+        let map = area.clone().shrink((0, top), (left + size.0, size.1 + bottom));
+        let mut chart = ChartBuilder::on(&map)
+            .x_label_area_size(bottom - px(8))
+            .y_label_area_size(left - px(16))
+            .margin_left(px(16))
+            .margin_bottom(px(8))
+            .build_cartesian_2d(across_scale, up_scale)?;
+        let (width, height) = chart.plotting_area().dim_in_pixel();
+        let (columns, rows) = (across.cells(width), up.cells(height));
+        let pixels = rows.iter().rev().enumerate().flat_map(|(down, &row)| {
             columns.iter().enumerate().map(move |(right, &column)| (row, column, [down, right]))
         });
-    let image = pixels.flat_map(|(row, column, pixel)| colour(row, column, pixel)).collect();
-    let corner = (across.low(), up.high());
-    chart.draw_series(BitMapElement::with_owned_buffer(corner, (width, height), image))?;
-    styled(chart.configure_mesh().disable_mesh().x_desc(across_name).y_desc(up_name)).draw()?;
-    chart.draw_series([Rectangle::new([(across.low(), up.low()), (across.high(), up.high())], FRAME)])?;
+        let image = pixels.flat_map(|(row, column, pixel)| colour(row, column, pixel)).collect();
+        let corner = (across.low(), up.high());
+        chart.draw_series(BitMapElement::with_owned_buffer(corner, (width, height), image))?;
+        styled(chart.configure_mesh().disable_mesh().x_desc(across_name).y_desc(up_name)).draw()?;
+        chart.draw_series([Rectangle::new([(across.low(), up.low()), (across.high(), up.high())], FRAME)])?;
 
-    let key = area.clone().shrink((left + size.0 + gap, top), (bar + bar_labels, size.1));
-    draw_key(&key, bar_labels, &colours, bar_scale, field.name)
+        let key = area.clone().shrink((left + size.0 + gap, top), (bar + bar_labels, size.1));
+        draw_key(&key, bar_labels, colours, bar_scale, field.name)
+    }
 }
 
 /// Draws the colour key, from the lowest to the highest value.

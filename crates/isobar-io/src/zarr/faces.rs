@@ -63,7 +63,7 @@ pub fn write_fluxes(
             names.push(name);
             write_array(&mut store, &Array { name, dimensions, attributes }, &fluxes[axis])?;
         }
-        finish(&store, folder, &names, attributes)
+        finish(&mut store, &names, attributes)
     })?;
     store.finish(check_replaceable)
 }

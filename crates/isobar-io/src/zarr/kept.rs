@@ -6,8 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::store::{Array, Store};
-use super::{coordinate, field_array, positions, series::array_of};
+use super::ours::TIME;
+use super::series::{TIMES, array_of, time_array};
+use super::store::Store;
+use super::{field_array, positions};
 use crate::temporary::step;
 use crate::{Error, Mesh, Result};
 
@@ -34,17 +36,26 @@ pub(super) fn read(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh) -> R
         return fail(format!("its frames have {found} cells, and this run's {nx}×{ny}×{nz}"));
     }
     let count = lengths[0] as usize;
-    if numbers(&time) != [count as u64] || field != array_of(name, shape, count).metadata() {
+    // A run that was killed may have written one time more.
+    let times = numbers(&time).first().map_or(0, |&times| times as usize);
+    let is_ours =
+        times >= count && time == time_array(times).metadata() && field == array_of(name, shape, count).metadata();
+    if !is_ours {
         return fail("its arrays are stored in another way, by another version of isobar".to_owned());
     }
     let store = Store::new(path);
     for (array, values) in positions(mesh) {
         let is_same = metadata(path, array.name).is_some_and(|found| found == array.metadata());
-        if !is_same || numbers_of(&store, &array, values.len())? != values {
+        if !is_same || numbers_of(&store, array.name, 0, values.len())? != values {
             return fail(format!("its cells are at other places: {} differs", array.name));
         }
     }
-    numbers_of(&store, &coordinate("time", &[], None, "").0, count)
+    let mut times = Vec::new();
+    for chunk in 0..count.div_ceil(TIMES) {
+        times.extend(numbers_of(&store, TIME, chunk, TIMES)?);
+    }
+    times.truncate(count);
+    Ok(times)
 }
 
 /// Returns the metadata of an array.
@@ -52,16 +63,16 @@ fn metadata(store: &Path, name: &str) -> Option<Value> {
     serde_json::from_slice(&fs::read(store.join(name).join("zarr.json")).ok()?).ok()
 }
 
-/// Returns the values of an array of one chunk. A chunk of zeros has no file, which only one number may be here.
-fn numbers_of(store: &Store, array: &Array<'_>, count: usize) -> Result<Vec<f64>> {
-    let path = store.chunk(array.name, &[0]);
+/// Returns the values of a chunk of a one-dimensional array. A chunk of zeros has no file, which only one number may be here.
+fn numbers_of(store: &Store, name: &str, chunk: usize, count: usize) -> Result<Vec<f64>> {
+    let path = store.chunk(name, &[chunk]);
     let bytes = match fs::read(&path) {
         Err(source) if source.kind() == ErrorKind::NotFound && count <= 1 => return Ok(vec![0.0; count]),
         read => read.map_err(|source| Error::Read { path: path.clone(), source })?,
     };
     let values = bytes.as_chunks().0;
     if values.len() != count {
-        let found = format!("{} holds {} numbers, and its metadata say {count}", array.name, values.len());
+        let found = format!("{name} holds {} numbers, and its metadata say {count}", values.len());
         return Err(Error::NotContinuable { path, found });
     }
     Ok(values.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect())

@@ -2,7 +2,8 @@
 //!
 //! The root, written last, carries two attributes: the names of the arrays, and a checksum of their metadata.
 //! A store that another program copied from one of isobar's has both attributes but other metadata; a store changed in place
-//! has files younger than its root.
+//! has files younger than its root. A run that was killed may leave a frame, or the length of an array in time, that its root does
+//! not have yet.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -14,8 +15,11 @@ use serde_json::{Map, Value};
 
 use crate::hash;
 
+/// The dimension along which frames are added.
+pub(super) const TIME: &str = "time";
+
 /// Coordinates written with every field.
-pub(super) const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
+pub(super) const COORDINATES: [&str; 7] = [TIME, "x", "y", "z", "x_faces", "y_faces", "z_faces"];
 
 /// The attribute with the names of the arrays, which may be replaced.
 pub(super) const NAMES: &str = "isobar_variables";
@@ -55,7 +59,8 @@ pub(super) fn obstacle(path: &Path) -> Option<String> {
         return Some(OTHERS.to_owned());
     };
     let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
-    match first_odd(path, &names, written) {
+    let frames = root["consolidated_metadata"]["metadata"][TIME]["shape"][0].as_u64();
+    match first_odd(path, &names, written, frames) {
         None => {}
         Some((entry, Odd::Foreign)) => {
             let entry = entry.display();
@@ -87,8 +92,8 @@ enum Odd {
     Younger,
 }
 
-/// Returns the first unexpected entry of a store, relative to the store.
-fn first_odd(store: &Path, names: &[&str], written: SystemTime) -> Option<(PathBuf, Odd)> {
+/// Returns the first unexpected entry of a store with this number of frames, if it has any, relative to the store.
+fn first_odd(store: &Path, names: &[&str], written: SystemTime, frames: Option<u64>) -> Option<(PathBuf, Odd)> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         // An unreadable folder is treated as foreign.
@@ -102,7 +107,9 @@ fn first_odd(store: &Path, names: &[&str], written: SystemTime) -> Option<(PathB
             };
             if found.is_dir() {
                 folders.push(path);
-            } else if found.modified().is_ok_and(|time| time > written) {
+            } else if found.modified().is_ok_and(|time| time > written)
+                && !frames.is_some_and(|frames| is_of_next_frame(&path, frames))
+            {
                 return Some((path, Odd::Younger));
             }
         }
@@ -127,11 +134,28 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
     }
 }
 
-/// Returns the hash of the arrays' names and metadata. It does not protect against forgery.
+/// Returns whether a file of a store with this number of frames is one that the next frame writes before the root. Metadata have a
+/// checksum.
+fn is_of_next_frame(path: &Path, frames: u64) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(OsStr::to_str).collect();
+    match parts[..] {
+        [TIME, ..] | [_, "zarr.json"] => true,
+        [_, "c", frame, ..] => frame.parse().is_ok_and(|frame: u64| frame >= frames),
+        _ => false,
+    }
+}
+
+/// Returns the hash of the arrays' names and metadata, but of the number of frames. It does not protect against forgery.
 fn checksum(store: &Path, names: &[&str]) -> io::Result<u64> {
     let mut all = Vec::new();
     for name in names {
-        all.extend(name.bytes().chain([0]).chain(fs::read(store.join(name).join("zarr.json"))?));
+        let mut metadata = fs::read(store.join(name).join("zarr.json"))?;
+        let mut array: Value = serde_json::from_slice(&metadata)?;
+        if array["dimension_names"][0] == TIME {
+            array["shape"][0] = Value::Null;
+            metadata = serde_json::to_vec_pretty(&array)?;
+        }
+        all.extend(name.bytes().chain([0]).chain(metadata));
     }
     Ok(hash::of_bytes(&all))
 }

@@ -3,19 +3,26 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use crate::npy::write_f64;
-use crate::temporary::step;
+use crate::temporary::{TemporaryFile, folder, step};
+
+/// The file with the metadata of a group or an array.
+const ROOT: &str = "zarr.json";
 
 /// A group of arrays that is being written.
 pub(super) struct Store {
     folder: PathBuf,
+    /// Whether readers may have it open, so that files are replaced as a whole.
+    is_in_place: bool,
     /// The metadata of the arrays written so far.
     metadata: BTreeMap<String, Value>,
+    /// The root that was written last.
+    root: Vec<u8>,
 }
 
 /// An array of 64-bit floating-point numbers.
@@ -63,7 +70,21 @@ impl Array<'_> {
 
 impl Store {
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), metadata: BTreeMap::new() }
+        Self { folder: folder.to_path_buf(), is_in_place: false, metadata: BTreeMap::new(), root: Vec::new() }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Notes that the folder was renamed to its final place.
+    pub(super) fn is_now_at(&mut self, place: &Path) {
+        (self.folder, self.is_in_place) = (place.to_path_buf(), true);
+    }
+
+    /// Returns whether the root is the one that this store wrote last, and so no other program has replaced the store.
+    pub(super) fn has_own_root(&self) -> bool {
+        fs::read(self.folder.join(ROOT)).is_ok_and(|root| root == self.root)
     }
 
     /// Returns the path of a chunk; a chunk of zeros has no file.
@@ -75,9 +96,28 @@ impl Store {
 
     pub(super) fn write_metadata(&mut self, array: &Array<'_>) -> io::Result<()> {
         let metadata = array.metadata();
-        write_json(&self.folder.join(array.name), &metadata)?;
+        self.put(&self.folder.join(array.name).join(ROOT), &serde_json::to_vec_pretty(&metadata)?)?;
         self.metadata.insert(array.name.to_owned(), metadata);
         Ok(())
+    }
+
+    /// Writes a chunk of a one-dimensional array whose chunks have `length` values, as a whole, over an earlier one.
+    pub(super) fn replace_chunk(&self, array: &str, at: usize, values: &[f64], length: usize) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(length * size_of::<f64>());
+        write_f64(&mut bytes, values)?;
+        bytes.resize(length * size_of::<f64>(), 0);
+        self.put(&self.chunk(array, &[at]), &bytes)
+    }
+
+    /// Writes a file.
+    fn put(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        step(|| path.parent().map_or(Ok(()), fs::create_dir_all))?;
+        if self.is_in_place {
+            let mut file = TemporaryFile::new_in(folder(&self.folder))?;
+            file.as_file_mut().write_all(content)?;
+            return file.persist(path);
+        }
+        step(|| fs::write(path, content))
     }
 
     /// Writes a chunk; the part beyond `values` is filled with zeros.
@@ -102,20 +142,14 @@ impl Store {
     }
 
     /// Writes the root, last, with copies of the arrays' metadata: a reader then opens one file instead of six.
-    pub(super) fn finish(&self, attributes: Map<String, Value>) -> io::Result<()> {
+    pub(super) fn finish(&mut self, attributes: Map<String, Value>) -> io::Result<()> {
         let root = json!({
             "zarr_format": 3,
             "node_type": "group",
             "attributes": attributes,
             "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": self.metadata},
         });
-        write_json(&self.folder, &root)
+        self.root = serde_json::to_vec_pretty(&root)?;
+        self.put(&self.folder.join(ROOT), &self.root)
     }
-}
-
-fn write_json(folder: &Path, metadata: &Value) -> io::Result<()> {
-    step(|| {
-        fs::create_dir_all(folder)?;
-        fs::write(folder.join("zarr.json"), serde_json::to_vec_pretty(metadata)?)
-    })
 }

@@ -147,16 +147,15 @@ impl<'a> Run<'a> {
             Some(restart) => Some(restart.restore(heat, &fingerprint, &mut stepper)?),
         };
         drop(restart);
-        let most = heat.steps.count() / heat.section.output_every.max(1) + 2;
         let frames = match &args.output {
             Some(path) if heat.section.output_every > 0 && Series::is_possible(path) && ranks::is_first(ranks) => {
                 let shape = shape(heat);
                 let begun = match from {
-                    None => Series::begin(path, "u", shape, &mesh, most),
+                    None => Series::begin(path, "u", shape, &mesh),
                     Some(_) => {
                         // The end of a run differs from a multiple of dt by rounding.
                         let until = stepper.moment().time * (1.0 + SAME_FRAME);
-                        Series::resume(path, "u", shape, &mesh, most, until)
+                        Series::resume(path, "u", shape, &mesh, until)
                     }
                 };
                 Some(begun.map_err(|error| Failure::new(format!("--output {error}")))?)
