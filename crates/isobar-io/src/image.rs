@@ -145,10 +145,10 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
     loop {
         let size = decoder.dimensions()?;
         match decoder.colortype()? {
-            ColorType::Gray(8 | 16 | 32 | 64) => {}
+            ColorType::Gray(1 | 8 | 16 | 32 | 64) => {}
             other => {
                 return Err(Problem::Other(format!(
-                    "page {pages} is of type {other:?}; convert it to grey pages of 8 bits or more"
+                    "page {pages} is of type {other:?}; convert it to grey pages of 1 bit, or 8 or more"
                 )));
             }
         }
@@ -171,7 +171,7 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         let pixels = u64::from(size.0) * u64::from(size.1);
         let more = usize::try_from(pixels).unwrap_or(usize::MAX);
         let room = match (&mut values, decoder.colortype()?) {
-            (Pixels::Bytes(bytes), ColorType::Gray(8)) => bytes.try_reserve(more),
+            (Pixels::Bytes(bytes), ColorType::Gray(1 | 8)) => bytes.try_reserve(more),
             (values, _) => values.numbers().try_reserve(more),
         };
         if room.is_err() {
@@ -180,7 +180,10 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
             )));
         }
         let before = values.len();
-        let page = decoder.read_image()?;
+        let page = match (decoder.colortype()?, decoder.read_image()?) {
+            (ColorType::Gray(1), DecodingResult::U8(rows)) => DecodingResult::U8(pixels_of_bits(&rows, size.0 as usize)),
+            (_, page) => page,
+        };
         is_whole &= !matches!(page, DecodingResult::F16(_) | DecodingResult::F32(_) | DecodingResult::F64(_));
         match (page, &mut values) {
             (DecodingResult::U8(page), Pixels::Bytes(bytes)) => bytes.extend(page),
@@ -223,6 +226,12 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         )));
     }
     Ok(Image { shape, values, is_whole })
+}
+
+/// Returns the pixels of rows of this width, eight to a byte from its highest bit on; each row begins with a byte.
+fn pixels_of_bits(rows: &[u8], width: usize) -> Vec<u8> {
+    let row = |row: &[u8]| (0..width).map(|x| row[x / 8] >> (7 - x % 8) & 1).collect::<Vec<_>>();
+    rows.chunks_exact(width.div_ceil(8).max(1)).flat_map(row).collect()
 }
 
 /// Returns the number of slices of a stack from ImageJ's description of it.
@@ -273,6 +282,26 @@ mod tests {
             read(&path).unwrap(),
             Image { shape: [1, 2, 1], values: Pixels::Numbers(vec![1.0, 3.0]), is_whole: false }
         );
+    }
+
+    #[test]
+    fn binary_images_have_eight_pixels_a_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mask.tif");
+        // 10 × 2 pixels in one strip behind a directory of eight entries.
+        let (rows, entries) = ([0b1010_0000, 0b0100_0000, 0b0000_0001, 0b1000_0000], 8_u16);
+        let at = 8 + 2 + 12 * u32::from(entries) + 4;
+        let tags = [(256, 10), (257, 2), (258, 1), (259, 1), (262, 1), (273, at), (278, 2), (279, 4)];
+        let mut bytes = [&b"II*\0\x08\0\0\0"[..], &entries.to_le_bytes()].concat();
+        for (tag, value) in tags {
+            bytes.extend([&u16::to_le_bytes(tag)[..], &[4, 0, 1, 0, 0, 0], &u32::to_le_bytes(value)].concat());
+        }
+        bytes.extend([[0; 4], rows].concat());
+        fs::write(&path, &bytes).unwrap();
+        let values = [[1, 0, 1, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 1, 1, 0]].concat();
+        assert_eq!(read(&path).unwrap(), Image { shape: [1, 2, 10], values: Pixels::Bytes(values), is_whole: true });
+        fs::write(&path, &bytes[..bytes.len() - 2]).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("truncated"));
     }
 
     #[test]
