@@ -29,7 +29,7 @@ from isobar._pressure import Helmholtz, TensorProduct
 from isobar._problems import Case, Diffusion, Faces, Problem
 from isobar._results import NotConvergedError, NotConvergedWarning, Result, Results
 from isobar._solvers import Solver, solve
-from isobar._time import Heat, Step
+from isobar._time import Heat, Step, Steps
 
 
 def __getattr__(name):
@@ -58,6 +58,7 @@ __all__ = [
     "Results",
     "Solver",
     "Step",
+    "Steps",
     "TensorProduct",
     "__version__",
     "devices",

@@ -1,9 +1,10 @@
 """The native part, which is not a public interface."""
 
 from os import PathLike
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
-_Array = tuple[int, Sequence[int], Sequence[int] | None, str, int | None, int | None]
+# Address, shape, strides, type, GPU, stream, and what keeps it alive.
+_Array = tuple[Any, ...]
 _Progress = Callable[[int, float], object] | None
 
 __version__: str

@@ -51,12 +51,12 @@ class TensorProduct(Problem):
         x_faces: ArrayLike,
         y_faces: ArrayLike,
     ):
-        area = readable_on_host(area, "area")
-        if len(area.shape) != 2:
-            raise ValueError(f"area has shape {tuple(area.shape)}; it must be (ny, nx)")
-        ny, nx = area.shape
-        x_faces, y_faces = readable_on_host(x_faces, "x_faces"), readable_on_host(y_faces, "y_faces")
-        for what, handle, wanted in (("x_faces", x_faces, (ny, nx + 1)), ("y_faces", y_faces, (ny + 1, nx))):
+        given = {"area": area, "x_faces": x_faces, "y_faces": y_faces}
+        areas, across_x, across_y = (readable_on_host(field, what) for what, field in given.items())
+        if len(areas.shape) != 2:
+            raise ValueError(f"area has shape {tuple(areas.shape)}; it must be (ny, nx)")
+        ny, nx = areas.shape
+        for what, handle, wanted in (("x_faces", across_x, (ny, nx + 1)), ("y_faces", across_y, (ny + 1, nx))):
             if tuple(handle.shape) != wanted:
                 raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of shape {(ny, nx)} it must be {wanted}")
         vertical = []
@@ -65,7 +65,7 @@ class TensorProduct(Problem):
             if values.ndim != 1:
                 raise ValueError(f"{what} has shape {values.shape}; it must be (nz,)")
             vertical.append(values.tolist())
-        super().__init__(_isobar.System.tensor_product(vertical, [ny, nx], area.parts, x_faces.parts, y_faces.parts))
+        super().__init__(_isobar.System.tensor_product(vertical, [ny, nx], areas.parts, across_x.parts, across_y.parts))
 
     def _is_active(self) -> np.ndarray:
         return np.ones(self.shape, bool)

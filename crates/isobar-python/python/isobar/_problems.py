@@ -138,10 +138,10 @@ class Problem:
             from scipy.sparse import csr_array
         except ImportError:
             raise ImportError("to_scipy() needs SciPy: pip install scipy") from None
-        starts, columns, values = self._system.entries()
-        starts, columns = np.frombuffer(starts, np.int64), np.frombuffer(columns, np.uint32)
+        entries = zip(self._system.entries(), (np.int64, np.uint32, np.float64))
+        starts, columns, values = (np.frombuffer(part, kind) for part, kind in entries)
         index = np.int32 if max(len(columns), self.size) < 2**31 else np.int64
-        A = csr_array((np.frombuffer(values, np.float64), columns.astype(index), starts.astype(index)), shape=(self.size,) * 2)
+        A = csr_array((values, columns.astype(index), starts.astype(index)), shape=(self.size,) * 2)
         nz, ny, nx = self._cells
         if ny > 1 and nz > 1:
             # In the native part, z runs before y.
@@ -300,10 +300,10 @@ class Diffusion(Problem):
         shape = self._cells
         if reaction is not None and np.ndim(reaction) == 0:
             reaction = np.broadcast_to(number(reaction, "reaction"), found)
-        given = None if reaction is None else readable_on_host(reaction, "reaction")
+        given = None if reaction is None else fitted(readable_on_host(reaction, "reaction"), shape, "reaction")
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
-        Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
+        Problem.__init__(other, self._system.with_coefficients(parts, given), self._dimensions)
         other._keep(self._residual)
         return other
 
@@ -376,7 +376,7 @@ class Faces(Problem):
             raise ValueError(f"{first} has {dimensions} dimension{'s' * (dimensions > 1)}, but {given[-1][1]} is given, which needs {given[-1][0]}")
         shape = [*handle.shape]
         shape[-axis] += 1
-        faces = [None] * 3
+        faces: list[Handle | None] = [None] * 3
         for axis, name, handle in given:
             wanted = [*shape]
             wanted[-axis] -= 1
@@ -393,13 +393,13 @@ class Faces(Problem):
         def of_cells(values, what):
             if values is None:
                 return None
-            return readable_on_host(np.broadcast_to(number(values, what), shape) if np.ndim(values) == 0 else values, what)
+            values = np.broadcast_to(number(values, what), shape) if np.ndim(values) == 0 else values
+            return fitted(readable_on_host(values, what), full, what)
 
-        shift, active = of_cells(shift, "shift"), of_cells(active, "active")
         system = _isobar.System.faces(
             full,
-            [face and face.parts for face in faces],
-            shift and fitted(shift, full, "shift"),
-            active and fitted(active, full, "active"),
+            [None if face is None else face.parts for face in faces],
+            of_cells(shift, "shift"),
+            of_cells(active, "active"),
         )
         super().__init__(system, dimensions)

@@ -157,6 +157,7 @@ class Solver:
         updates, problem, most = self._updates, self._problem, len(self.shape) + 1
         given = readable(b, "b", max(most, 3))
         several = len(given.shape) == most
+        fit: Any
         fit, shape = (systems, problem.shape) if several else (fitted, problem._cells)
         rhs = fit(given, shape, "b")
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out", max(most, 3))
@@ -182,6 +183,7 @@ class Solver:
         if first is not None:
             copied(first, target)
         shown = _Progress(progress)
+        outcome: Any
         try:
             given_first = x0 is not None
             if several:
