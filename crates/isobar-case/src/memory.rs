@@ -93,20 +93,34 @@ fn address_space(limits: &str, status: &str) -> Option<f64> {
     Some((limit - kib(status, "VmSize:")?).max(0.0))
 }
 
-/// Returns the memory left by the tightest of this process's control groups (version 2: one hierarchy, in which the limits of all
-/// ancestors apply). Cached files can be evicted, so they count as free.
+/// Returns the memory left by the tightest of this process's control groups, in one hierarchy (version 2) or in that of memory (version 1),
+/// in which the limits of all ancestors apply. Cached files can be evicted, so they count as free.
 fn control_group(own: &str, mounted: &Path) -> Option<f64> {
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let unified = || Some((own.lines().find_map(|line| line.strip_prefix("0::/"))?, mounted.to_path_buf()));
+    let of_memory = |line: &'_ str| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(":/")?;
+        controllers.split(',').any(|name| name == "memory").then_some(group.len())
+    };
+    let memory = own.lines().find_map(|line| of_memory(line).map(|length| &line[line.len() - length..]));
+    let (own, mounted, [most, used, cache]) = match memory {
+        Some(own) => {
+            (own, mounted.join("memory"), ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "])
+        }
+        None => {
+            let (own, mounted) = unified()?;
+            (own, mounted, ["memory.max", "memory.current", "file "])
+        }
+    };
     let left = |group: &Path| {
         let read = |name: &str| fs::read_to_string(group.join(name)).ok();
         let number = |name: &str| read(name)?.trim().parse::<f64>().ok();
         let cached = read("memory.stat")
-            .and_then(|text| text.lines().find_map(|line| line.strip_prefix("file ")?.trim().parse::<f64>().ok()))
+            .and_then(|text| text.lines().find_map(|line| line.strip_prefix(cache)?.trim().parse::<f64>().ok()))
             .unwrap_or(0.0);
-        Some((number("memory.max")? - number("memory.current")? + cached).max(0.0))
+        Some((number(most)? - number(used)? + cached).max(0.0))
     };
     let group = mounted.join(own);
-    group.ancestors().take_while(|group| group.starts_with(mounted)).filter_map(left).reduce(f64::min)
+    group.ancestors().take_while(|group| group.starts_with(&mounted)).filter_map(left).reduce(f64::min)
 }
 
 #[cfg(test)]
@@ -143,6 +157,12 @@ mod tests {
         write(&job, "memory.stat", "anon 50\nfile 25\n");
         assert_eq!(left(), Some(325.0));
         assert_eq!(control_group("4:memory:/old\n", mounted.path()), None);
+        let old = mounted.path().join("memory/old");
+        fs::create_dir_all(&old).unwrap();
+        write(&old, "memory.limit_in_bytes", "500\n");
+        write(&old, "memory.usage_in_bytes", "200\n");
+        write(&old, "memory.stat", "inactive_file 1\ntotal_inactive_file 30\n");
+        assert_eq!(control_group("2:cpu,cpuacct:/x\n4:hugetlb,memory:/old\n0::/\n", mounted.path()), Some(330.0));
     }
 
     #[test]

@@ -58,9 +58,13 @@ impl Console {
         self.silent
     }
 
-    /// Returns whether the output goes to a terminal, so that a progress bar can be shown.
+    /// Returns whether the output goes to a terminal that can show a progress bar.
     pub fn is_interactive(&self) -> bool {
-        !self.silent && io::stderr().is_terminal() && (self.stream == Stream::Error || io::stdout().is_terminal())
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        !self.silent
+            && !is_dumb
+            && io::stderr().is_terminal()
+            && (self.stream == Stream::Error || io::stdout().is_terminal())
     }
 
     /// Returns an error at the end if output was lost.

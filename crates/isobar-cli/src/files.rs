@@ -99,7 +99,9 @@ pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
                 }
             }
         }
-        isobar_io::check_writable(path).map_err(|error| Failure::new(format!("{option} {error}")))?;
+        let is_field = matches!(option, "--output" | "output.flux");
+        let writable = if is_field { isobar_io::check_writable(path) } else { atomic::check(path) };
+        writable.map_err(|error| Failure::new(format!("{option} {error}")))?;
     }
     Ok(())
 }
@@ -119,7 +121,19 @@ pub(crate) fn check_solve(args: &SolveArgs, case: &Case) -> Result<Stream> {
     check_endings(args, case)?;
     let (report, output, plot) = (args.report.as_deref(), args.output.as_deref(), args.plot.as_deref());
     let targets = [("--report", report), ("--output", output), ("--plot", plot), of_case];
-    check(&targets, &case.inputs())?;
+    let mut inputs = case.inputs();
+    check(&targets, &inputs)?;
+    // A run may replace the checkpoint that it continues from by its own, but by nothing else.
+    inputs.extend(args.restart.as_deref());
+    check(&targets[..3], &inputs)?;
+    let has_frames = matches!(&case.problem, Problem::Heat(heat) if heat.section.output_every > 0);
+    for (option, path) in targets.iter().filter(|_| has_frames).filter_map(|&(option, path)| Some((option, path?))) {
+        if output.is_some_and(|output| output != path && isobar_io::Series::writes(output, path)) {
+            let message =
+                format!("{option} {}: is a file of the frames of --output; choose another name", path.display());
+            return Err(Failure::new(message));
+        }
+    }
     Ok(summary_stream(&targets))
 }
 

@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use isobar_case::text::plural;
 
 use crate::console::Console;
+use crate::summary::ten_digits;
 
 /// Number of iterations over which convergence factor and speed are averaged.
 const WINDOW: usize = 10;
@@ -112,7 +113,12 @@ impl<'c> StepProgress<'c> {
             };
             let left = past.mul_f64(if left.is_finite() { left.min(1e6) } else { 0.0 });
             let counts = plural(iterations, "iteration");
-            format!("step {number:>5} {of}  t = {time:.6}   {counts}   {}   {} left", clock(past), clock(left))
+            format!(
+                "step {number:>5} {of}  t = {}   {counts}   {}   {} left",
+                ten_digits(time),
+                clock(past),
+                clock(left)
+            )
         });
     }
 

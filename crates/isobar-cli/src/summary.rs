@@ -15,6 +15,11 @@ pub fn entry(name: &str, text: impl Display) -> String {
     format!("{name:<10} {text}")
 }
 
+/// Rounds a time to ten digits for people: a sum of steps has rounding errors.
+pub fn ten_digits(time: f64) -> f64 {
+    format!("{time:.9e}").parse().unwrap_or(time)
+}
+
 /// Returns the lines about the problem, the device and the solver, printed before the solve.
 pub fn opening(case: &Case, description: &Description, footprint: &Footprint) -> String {
     let mut lines = vec![

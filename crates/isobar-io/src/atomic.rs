@@ -43,8 +43,11 @@ pub fn check(path: &Path) -> Result<()> {
     }
     let target = resolve(path)?;
     let probe = || -> io::Result<()> {
-        if target.exists() {
-            OpenOptions::new().write(true).open(&target)?;
+        match fs::metadata(&target) {
+            Ok(_) => drop(OpenOptions::new().write(true).open(&target)?),
+            // A name that is too long, for example.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) => {}
         }
         TemporaryFile::new_in(folder(&target)).map(drop)
     };

@@ -152,6 +152,12 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
                 )));
             }
         }
+        let layers = [IMAGE_DEPTH, TILE_DEPTH].map(|tag| decoder.find_tag_unsigned::<u32>(tag).ok().flatten());
+        if let Some(layers) = layers.into_iter().flatten().find(|&layers| layers > 1) {
+            return Err(Problem::Other(format!(
+                "page {pages} is a volume of {layers} layers (ImageDepth); save it with one page per slice, or as .npy"
+            )));
+        }
         // Programs differ in whether the values of such pages are those of the file.
         let zero = decoder.find_tag_unsigned::<u16>(Tag::PhotometricInterpretation)?;
         if zero == Some(PhotometricInterpretation::WhiteIsZero.to_u16()) {
@@ -181,7 +187,9 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         }
         let before = values.len();
         let page = match (decoder.colortype()?, decoder.read_image()?) {
-            (ColorType::Gray(1), DecodingResult::U8(rows)) => DecodingResult::U8(pixels_of_bits(&rows, size.0 as usize)),
+            (ColorType::Gray(1), DecodingResult::U8(rows)) => {
+                DecodingResult::U8(pixels_of_bits(&rows, size.0 as usize))
+            }
             (_, page) => page,
         };
         is_whole &= !matches!(page, DecodingResult::F16(_) | DecodingResult::F32(_) | DecodingResult::F64(_));
@@ -208,8 +216,15 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         }
         decoder.next_image()?;
     }
+    if let Some((what, count)) = description.as_deref().and_then(imagej_others) {
+        return Err(Problem::Other(format!(
+            "is an ImageJ stack of {count} {what}, whose pages are not the layers of one volume; save one of the {what}"
+        )));
+    }
     // ImageJ describes slices after the first page by their number only, without pages of their own.
-    if let Some(slices) = description.as_deref().and_then(imagej_slices).filter(|&slices| slices > pages) {
+    if let Some(slices) =
+        description.as_deref().and_then(|text| imagej_count(text, "images")).filter(|&slices| slices > pages)
+    {
         return Err(Problem::Other(format!(
             "is an ImageJ stack of {slices} slices with {pages} of them as {}, and the rest would be lost; save it with one page per \
              slice, or as .npy (in Python: numpy.save(\"image.npy\", tifffile.imread(\"image.tif\")))",
@@ -234,11 +249,26 @@ fn pixels_of_bits(rows: &[u8], width: usize) -> Vec<u8> {
     rows.chunks_exact(width.div_ceil(8).max(1)).flat_map(row).collect()
 }
 
-/// Returns the number of slices of a stack from ImageJ's description of it.
-fn imagej_slices(description: &str) -> Option<usize> {
+/// Tags of pages that hold several layers.
+const IMAGE_DEPTH: Tag = Tag::Unknown(32997);
+const TILE_DEPTH: Tag = Tag::Unknown(32998);
+
+/// Returns what an ImageJ stack has several of beside slices, and how many. Frames without slices are often the slices of a volume.
+fn imagej_others(description: &str) -> Option<(&'static str, usize)> {
+    let count = |name| imagej_count(description, name).unwrap_or(1);
+    let (channels, frames) = (count("channels"), count("frames"));
+    match count("slices") {
+        _ if channels > 1 => Some(("channels", channels)),
+        slices if slices > 1 && frames > 1 => Some(("frames", frames)),
+        _ => None,
+    }
+}
+
+/// Returns a number from ImageJ's description of a stack.
+fn imagej_count(description: &str, name: &str) -> Option<usize> {
     let mut lines = description.lines().map(str::trim);
     lines.next().filter(|first| first.starts_with("ImageJ="))?;
-    lines.find_map(|line| line.strip_prefix("images=")?.parse().ok())
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
 #[cfg(test)]
@@ -338,13 +368,22 @@ mod tests {
         bytes[at] = 0;
         fs::write(&path, &bytes).unwrap();
         says(&path, "page 0 has white as 0 (WhiteIsZero)");
-        let stack = |slices: usize| {
+        let described = |layers: u32, text: &str| {
             let mut encoder = TiffEncoder::new(File::create(&path).unwrap()).unwrap();
             let mut page = encoder.new_image::<colortype::Gray8>(2, 1).unwrap();
-            let text = format!("ImageJ=1.54f\nimages={slices}\nslices={slices}\n");
-            page.encoder().write_tag(Tag::ImageDescription, text.as_str()).unwrap();
+            page.encoder().write_tag(Tag::ImageDescription, text).unwrap();
+            page.encoder().write_tag(IMAGE_DEPTH, layers).unwrap();
             page.write_data(&[1, 2]).unwrap();
         };
+        let stack = |slices: usize| described(1, &format!("ImageJ=1.54f\nimages={slices}\nslices={slices}\n"));
+        described(4, "");
+        says(&path, "page 0 is a volume of 4 layers (ImageDepth)");
+        described(1, "ImageJ=1.54f\nimages=12\nslices=6\nframes=2\n");
+        says(&path, "is an ImageJ stack of 2 frames");
+        described(1, "ImageJ=1.54f\nimages=2\nchannels=2\n");
+        says(&path, "is an ImageJ stack of 2 channels");
+        described(1, "ImageJ=1.54f\nimages=1\nframes=12\n");
+        assert_eq!(read(&path).unwrap().shape, [1, 1, 2]);
         stack(1);
         assert_eq!(read(&path).unwrap().shape, [1, 1, 2]);
         stack(6);

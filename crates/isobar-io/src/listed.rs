@@ -1,10 +1,12 @@
 //! Frames in numbered files, `NAME_0000.vti`, `NAME_0001.vti`, …, with a `NAME.pvd` that lists them for ParaView.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::temporary::folder;
 use crate::{Error, Field, Format, Mesh, Result, atomic, vtk};
 
 /// Frames in files that are listed as soon as they are written.
@@ -18,6 +20,16 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
+    /// Returns whether another path is the list of a series at `path`, or may be one of its frames.
+    pub(crate) fn has(path: &Path, other: &Path) -> bool {
+        let real = |path: &Path| fs::canonicalize(folder(path)).ok();
+        let (Some(name), stem) = (other.file_name().and_then(OsStr::to_str), stem(path)) else { return false };
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_frame = name.strip_prefix(&format!("{stem}_")).and_then(|rest| rest.strip_suffix(&format!(".{ending}")));
+        let is_numbered = is_frame.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        (is_numbered || name == format!("{stem}.pvd")) && real(path) == real(other)
+    }
+
     /// Begins with no frames.
     pub(crate) fn begin(path: &Path, format: Format) -> Result<Self> {
         let list = list(path);

@@ -55,6 +55,11 @@ impl Series {
         matches!(Format::from_path(path), Ok(Format::Zarr | Format::Vti | Format::Vtr))
     }
 
+    /// Returns whether the numbered files and the list of a series at `path` may include another path, by their names in the same folder.
+    pub fn writes(path: &Path, other: &Path) -> bool {
+        matches!(Format::from_path(path), Ok(Format::Vti | Format::Vtr)) && Listed::has(path, other)
+    }
+
     /// Returns how many frames of an earlier series it keeps, and how many it drops; for a series that was just begun.
     pub fn kept(&self) -> [usize; 2] {
         match &self.0 {

@@ -237,3 +237,23 @@ def test_spsolve_is_the_oracle():
     pores = np.zeros((3, 5), bool)
     pores[1] = True
     assert reference(pores, 1, (1.0, 1.0)) == (pytest.approx(1 / 3), 1.0)
+
+
+def test_the_potential_is_that_of_the_solve_between_the_sides():
+    rng = np.random.default_rng(4)
+    for shape in ((7, 9, 11), (12, 13), (9,)):
+        kappa = np.where(rng.random(shape) < 0.8, rng.uniform(0.5, 2.0, shape), 0.0)
+        kappa[..., 1:3] = 1.0
+        if kappa.ndim == 1:
+            kappa[:] = 2.0
+        found = isobar.effective(kappa, axis="x", tolerance=1e-10, device="cpu", potential=True)["x"]
+        assert isobar.effective(kappa, axis="x", device="cpu")["x"].potential is None
+        u, flows = found.potential, np.isfinite(found.potential)
+        assert u.shape == shape and not flows[kappa == 0].any()
+        if found.conductivity == 0:
+            assert not flows.any()
+            continue
+        problem = isobar.Diffusion(kappa, spacing=1.0, active=flows, boundary={"west": 1.0, "east": 0.0})
+        expected = isobar.Solver(problem, tolerance=1e-12, device="cpu").solve(problem.rhs()).x
+        assert np.abs(u - expected)[flows].max() < 1e-6
+        assert u[flows].min() > 0 and u[flows].max() < 1

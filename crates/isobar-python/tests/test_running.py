@@ -191,6 +191,22 @@ def test_the_command(tmp_path):
     assert run("solv").returncode == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are other ones there")
+def test_an_interrupted_command_has_its_own_status(tmp_path):
+    case = tmp_path / "long.toml"
+    grid = "".join(f"n{axis} = 24\n" for axis in "xyz")
+    case.write_text(f"[problem]\nkind = 'heat'\n[grid]\n{grid}[heat]\ndt = 1e-6\nend_time = 1.0\n")
+    command = [sys.executable, "-m", "isobar", "solve", case, "--device", "cpu", "--output", tmp_path / "u.npy"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # The summary precedes the first step.
+    running.stdout.readline()
+    time.sleep(1.0)
+    running.send_signal(signal.SIGINT)
+    printed = running.communicate(timeout=60)
+    assert running.returncode == 130 and "Traceback" not in printed[1], printed
+    assert np.load(tmp_path / "u.npy").shape == (24, 24, 24)
+
+
 def test_import_asks_for_little():
     code = "import sys, isobar; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'torch', 'cupy', 'jax') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

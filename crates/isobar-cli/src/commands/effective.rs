@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use isobar::problem::{Coefficient, DiffusionProblem, LabelTable, Phases, Spacing};
 use isobar::stencil::Axis;
-use isobar::{Device, Effective, Sample, Shape};
+use isobar::{Device, Effective, Sample, Shape, Stop};
+use isobar_case::memory;
 use isobar_case::report::OutcomeReport;
 use isobar_case::text::plural;
 use isobar_io::image::{self, Image, Pixels};
@@ -17,6 +18,9 @@ use crate::plot::{self, PlotInput};
 use crate::progress::Progress;
 use crate::summary::entry;
 use crate::{Console, Failure, INTERRUPTED, NOT_CONVERGED, Result, SUCCESS, Table, Time, device, files, interrupt};
+
+/// The least memory of a solve on a CPU, in bytes a cell: samples with closed cells take 173 to 250 at 160³ cells.
+const LEAST_MEMORY: f64 = 160.0;
 
 /// Computes effective conductivities of an image and writes the requested files.
 ///
@@ -51,7 +55,19 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
     if let Some(label) = args.open.filter(|_| sample.porosity() == 0.0) {
         // Read once more, because no solve follows.
         let labels = labels_of(&image::read(&args.image)?.values.into_numbers());
-        console.line(entry("note", format!("no cell has the label {label} of --open; the image has {labels}")));
+        let path = args.image.display();
+        return Err(Failure::new(format!("--open {label}: no cell of {path} has this label; the image has {labels}")));
+    }
+    let (needed, available) = (LEAST_MEMORY * shape.cells() as f64, memory::available());
+    if let Some(available) =
+        available.filter(|&available| matches!(device, Device::Cpu(_)) && sample.porosity() < 1.0 && needed > available)
+    {
+        return Err(Failure::new(format!(
+            "{}: {shape} cells need {} or more, but only {} of memory are available; crop the image, or use a machine with more memory",
+            args.image.display(),
+            memory::readable(needed),
+            memory::readable(available)
+        )));
     }
     let read = clock.elapsed().as_secs_f64();
     let mut report = EffectiveReport {
@@ -61,11 +77,16 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         device: NamedDevice { kind: kind_of(&device) },
         porosity: sample.porosity(),
         axes: BTreeMap::new(),
+        interrupted: false,
         seconds: SecondsReport { read, total: read },
     };
     let mut table = Table::new(["axis", "conductivity", "tortuosity", "connected", "imbalance", "iterations", "time"]);
     let (mut has_converged, mut is_incomplete, mut pictured) = (true, false, None);
     for axis in args.axis.axes(shape) {
+        if interrupt::requested() {
+            is_incomplete = true;
+            break;
+        }
         let clock = Instant::now();
         let mut progress = Progress::new(&mut console, options.tolerance, options.max_iterations);
         let solving = interrupt::solving();
@@ -78,7 +99,7 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         drop(solving);
         progress.finish();
         let (found, seconds) = (found?, clock.elapsed().as_secs_f64());
-        if interrupt::requested() {
+        if found.outcome.as_ref().is_some_and(|outcome| outcome.stop == Stop::Interrupted) {
             is_incomplete = true;
             break;
         }
@@ -96,6 +117,7 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
             pictured = Some((found, solution));
         }
     }
+    report.interrupted = is_incomplete;
     report.seconds.total = clock.elapsed().as_secs_f64();
     console.line(&table);
     console.line(entry("time", format!("{} in all", Time(report.seconds.total))));
@@ -264,7 +286,8 @@ fn write(
     }
     let Some(path) = &args.plot else { return Ok(()) };
     let Some((found, solution)) = pictured else {
-        console.line(entry("unwritten", format!("{}: nothing flows along any axis", path.display())));
+        let why = if report.interrupted { "interrupted" } else { "nothing flows along any axis" };
+        console.line(entry("unwritten", format!("{}: {why}", path.display())));
         return Ok(());
     };
     let Some(outcome) = &found.outcome else { return Ok(()) };
@@ -304,6 +327,8 @@ struct EffectiveReport {
     device: NamedDevice,
     porosity: f64,
     axes: BTreeMap<&'static str, AxisReport>,
+    /// Whether axes are missing because the command was interrupted.
+    interrupted: bool,
     seconds: SecondsReport,
 }
 

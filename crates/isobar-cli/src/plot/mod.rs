@@ -143,12 +143,21 @@ fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
             draw_slice(&right, input.field, plane)
         }
         _ => {
-            let (upper, lower) = panels.split_vertically(px(525));
-            let (left, right) = upper.split_horizontally(px(850));
-            convergence::draw(&left, input.history, input.tolerance)?;
             let slices = [slice::horizontal(input.field), slice::vertical(input.field, 0)];
             let colours = slice::colours(&slices);
-            slices.into_iter().zip([right, lower]).try_for_each(|(slice, area)| slice.draw(&area, &colours))
+            let is_tall = slices[1].proportion().is_some_and(|proportion| proportion < 2.0);
+            let areas = if is_tall {
+                let (upper, lower) = panels.split_vertically(px(400));
+                convergence::draw(&upper, input.history, input.tolerance)?;
+                let (left, right) = lower.split_horizontally(px(800));
+                [left, right]
+            } else {
+                let (upper, lower) = panels.split_vertically(px(525));
+                let (left, right) = upper.split_horizontally(px(850));
+                convergence::draw(&left, input.history, input.tolerance)?;
+                [right, lower]
+            };
+            slices.into_iter().zip(areas).try_for_each(|(slice, area)| slice.draw(&area, &colours))
         }
     }
 }

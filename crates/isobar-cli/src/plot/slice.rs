@@ -48,7 +48,7 @@ pub(super) struct Slice<'a> {
     field: &'a Field<'a>,
     /// To the right, and up.
     axes: [Axis; 2],
-    /// Whether it is drawn in true proportions; otherwise it fills its area.
+    /// Whether it is drawn in true proportions, as far as it can be seen then; otherwise it fills its area.
     is_square: bool,
     /// The first cell, and the distance between cells along each of the axes.
     cells: [usize; 3],
@@ -98,9 +98,12 @@ pub(super) fn vertical<'a>(field: &'a Field<'a>, along: usize) -> Slice<'a> {
     let faces = z_faces.iter().map(|height| height / unit).collect();
     let axes = [Axis::across(field, along), Axis::new(name, faces)];
     // Heights of the atmosphere are in other units than x and y.
-    let is_square = count == 1 && field.mesh.units == Units::Unspecified;
+    let is_square = field.mesh.units == Units::Unspecified;
     Slice { title, field, axes, is_square, cells: [at * across, step, ny * nx] }
 }
+
+/// The largest ratio of lengths that is drawn in true proportions: a thinner strip could not be seen.
+const LONGEST: f64 = 4.0;
 
 /// Returns the colours of the values in all of these slices.
 pub(super) fn colours(slices: &[Slice<'_>]) -> Colours {
@@ -160,6 +163,12 @@ impl Slice<'_> {
         first + column * right + row * up
     }
 
+    /// Returns the width over the height of a section in true proportions; nothing if it fills any area.
+    pub(super) fn proportion(&self) -> Option<f64> {
+        let [across, up] = self.axes.each_ref().map(|axis| axis.high() - axis.low());
+        self.is_square.then_some(across / up)
+    }
+
     /// Returns the active cells.
     fn active(&self) -> impl Iterator<Item = usize> {
         let [columns, rows] = [0, 1].map(|axis| self.axes[axis].faces.len() - 1);
@@ -173,7 +182,14 @@ impl Slice<'_> {
         if broken > 0 {
             self.title.push_str(&format!(", {broken} cells not finite"));
         }
-        let Slice { title, field, axes: [across, up], is_square, .. } = &self;
+        if let Some(proportion) = self.proportion() {
+            let [across, up] = self.axes.each_ref().map(|axis| axis.name);
+            let (short, times) = if proportion > LONGEST { (up, proportion) } else { (across, proportion.recip()) };
+            if times > LONGEST {
+                self.title.push_str(&format!(", {short} stretched by {:.1}", times / LONGEST));
+            }
+        }
+        let Slice { title, field, axes: [across, up], .. } = &self;
         let colour = |row, column, pixel: [usize; 2]| {
             let cell = self.cell(row, column);
             if field.is_active(cell) { colours.colour(field.values[cell]) } else { blank(pixel) }
@@ -186,10 +202,8 @@ impl Slice<'_> {
         let (gap, bar) = (px(18), px(22));
         let (width, height) = area.dim_in_pixel();
         let room = (width as i32 - left - gap - bar - bar_labels - px(8), height as i32 - top - bottom);
-        let size = if *is_square {
-            let proportion = (across.high() - across.low()) / (up.high() - up.low());
-            // A thinner strip could not be seen; it is stretched.
-            let proportion = proportion.clamp(0.25, 4.0);
+        let size = if let Some(proportion) = self.proportion() {
+            let proportion = proportion.clamp(LONGEST.recip(), LONGEST);
             let width = room.0.min((f64::from(room.1) * proportion) as i32);
             (width, room.1.min((f64::from(width) / proportion) as i32))
         } else {

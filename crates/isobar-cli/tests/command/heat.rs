@@ -382,6 +382,46 @@ fn a_last_checkpoint_that_fails_leaves_all_other_results() {
     assert!(run.path("u_0003.vti").is_file());
 }
 
+#[test]
+fn a_checkpoint_that_fails_ends_the_run_with_all_other_results() {
+    let run = Case::new(CASE);
+    let sets = overrides(&["heat.checkpoint=/dev/full", "heat.checkpoint_every=4"]);
+    let files = ["--output", "u.npy", "--report", "report.json", "--plot", "plot.png"];
+    let output = run.run("solve", &[&sets[..], &files].concat());
+    assert_fails(&output, &["heat.checkpoint: /dev/full", "the disk is full"]);
+    assert!(stdout(&output).contains("NOT complete"), "{}", stdout(&output));
+    let report = json(&run.path("report.json"));
+    assert_eq!(report["outcome"]["stop"], "interrupted");
+    let steps = report["steps"].as_array().unwrap().len();
+    assert!((4..20).contains(&steps), "{steps}");
+    assert_eq!(values(&run.path("u.npy")).len(), 9 * 7 * 5);
+    assert!(run.path("plot.png").is_file());
+}
+
+#[test]
+fn outputs_overwrite_neither_the_checkpoint_nor_frames() {
+    let run = Case::new(CASE);
+    run.solve(&overrides(&["heat.end_time=0.008", "heat.checkpoint=run.ckpt"]));
+    let good = fs::read(run.path("run.ckpt")).unwrap();
+    let fails = |args: &str, parts: &[&str]| {
+        assert_fails(&run.run("solve", &args.split(' ').collect::<Vec<_>>()), parts);
+        assert_eq!(fs::read(run.path("run.ckpt")).unwrap(), good);
+    };
+    fails("--restart run.ckpt --report run.ckpt", &["--report run.ckpt: would overwrite an input of this run"]);
+    let frames = "--set heat.output_every=4 --output o.vti";
+    for other in ["o.pvd", "./o_0002.vti", "../{}/o_0011.vti"] {
+        let other = other.replace("{}", run.folder().file_name().unwrap().to_str().unwrap());
+        fails(&format!("{frames} --report {other}"), &["is a file of the frames of --output"]);
+    }
+    fails(&format!("{frames} --set heat.checkpoint=o_0001.vti"), &["heat.checkpoint", "is a file of the frames"]);
+    succeeded(&run.run("solve", &[&frames.split(' ').collect::<Vec<_>>()[..], &["--report", "o_a.json"]].concat()));
+    // A store is no checkpoint, and a name may be too long: both are found before the steps.
+    fs::create_dir(run.path("old.zarr")).unwrap();
+    fails("--set heat.checkpoint=old.zarr", &["heat.checkpoint", "is a folder"]);
+    let long = format!("{}.json", "a".repeat(300));
+    fails(&format!("--report {long}"), &["--report", "the file name is too long"]);
+}
+
 /// `heat.checkpoint` is relative to the folder of the case, `--restart` to the working directory.
 #[test]
 fn a_checkpoint_beside_the_case_is_named() {

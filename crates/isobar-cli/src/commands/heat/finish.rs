@@ -25,7 +25,9 @@ impl Run<'_> {
         let (checkpoint, frame) = (self.checkpoint(), self.frame());
         self.fetch()?;
         let (frames, written) = self.writer.finish();
-        let mut failed = checkpoint.and(frame).and(ranks::agree(self.ranks, written));
+        let is_cut_short = is_interrupted || self.unwritten.is_some();
+        let failed = self.unwritten.take().map_or(Ok(()), Err);
+        let mut failed = failed.and(checkpoint).and(frame).and(ranks::agree(self.ranks, written));
         self.seconds.total = self.clock.elapsed().as_secs_f64();
         let description = self.stepper.description().clone();
         let error = self.heat.exact(&self.problem, self.time()).map(|exact| ErrorReport::new(&self.state, &exact));
@@ -47,7 +49,7 @@ impl Run<'_> {
             return failed.map(|()| SUCCESS);
         }
         if let Some(path) = &self.args.report {
-            let report = self.report(&description, error, traffic, is_interrupted);
+            let report = self.report(&description, error, traffic, is_cut_short);
             note(path, files::write_report(path, &report), console);
         }
         let common = Arc::clone(&self.common);
@@ -79,7 +81,7 @@ impl Run<'_> {
         if let Some(path) = &self.args.plot {
             let (name, shape) = (self.case.name(), self.heat.shape());
             let solver = format!("{}, {}", description.method, description.precision);
-            let title = format!("{name} — {shape}, t = {}, {solver}", self.time());
+            let title = format!("{name} — {shape}, t = {}, {solver}", summary::ten_digits(self.time()));
             let plot = StepsPlot { title: &title, steps: &self.steps, field: &field };
             let written = plot::steps(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
             note(path, written, console);
@@ -102,8 +104,10 @@ impl Run<'_> {
         let iterations = plural(self.iterations, "iteration");
         let mean = self.iterations as f64 / self.steps.len().max(1) as f64;
         let verdict = if is_complete { "at the end" } else { "NOT complete" };
-        console
-            .line(entry("outcome", format!("{verdict}: {total}, t = {}; {iterations}, {mean:.1} a step", self.time())));
+        console.line(entry(
+            "outcome",
+            format!("{verdict}: {total}, t = {}; {iterations}, {mean:.1} a step", summary::ten_digits(self.time())),
+        ));
         self.replaced.iter().for_each(|note| console.line(entry("note", note)));
         let errors = self.steps.iter().filter_map(|step| step.error);
         if let Some(largest) = errors.clone().max_by(f64::total_cmp) {
@@ -157,7 +161,7 @@ impl Run<'_> {
         description: &isobar::Description,
         error: Option<ErrorReport>,
         traffic: TrafficReport,
-        is_interrupted: bool,
+        is_cut_short: bool,
     ) -> Report {
         let is_complete = self.stepper.is_finished();
         let last = self.last.as_ref().map(OutcomeReport::from).unwrap_or_default();
@@ -166,7 +170,7 @@ impl Run<'_> {
             notes: self.replaced.iter().chain(&last.notes).cloned().collect(),
             stop: match &self.last {
                 Some(outcome) if !outcome.converged() => outcome.stop,
-                _ if is_interrupted && !is_complete => isobar::Stop::Interrupted,
+                _ if is_cut_short && !is_complete => isobar::Stop::Interrupted,
                 _ => isobar::Stop::Converged,
             },
             ..last

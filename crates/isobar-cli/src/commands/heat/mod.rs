@@ -105,6 +105,8 @@ struct Run<'a> {
     wants_energy: bool,
     /// The number of steps at the last checkpoint.
     checked: Option<usize>,
+    /// The first file of the run that could not be written, which ends it.
+    unwritten: Option<Failure>,
 }
 
 impl<'a> Run<'a> {
@@ -195,6 +197,7 @@ impl<'a> Run<'a> {
             rejected: 0,
             wants_energy: args.report.is_some() || args.plot.is_some(),
             checked: from,
+            unwritten: None,
         })
     }
 
@@ -218,7 +221,10 @@ impl<'a> Run<'a> {
             console.line(entry("note", text));
         }
         if let Some(steps) = self.checked {
-            console.line(entry("restart", format!("after {}, at t = {}", plural(steps, "step"), self.time())));
+            console.line(entry(
+                "restart",
+                format!("after {}, at t = {}", plural(steps, "step"), summary::ten_digits(self.time())),
+            ));
         }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.kept != [0, 0]) {
             let ([kept, dropped], path) = (self.kept, path.display());
@@ -227,7 +233,11 @@ impl<'a> Run<'a> {
         }
         let has_earlier = self.checked.is_none() || !self.has_frames || self.kept != [0, 0];
         if let Some(path) = self.args.output.as_ref().filter(|_| !has_earlier) {
-            let text = format!("{}: has none of the earlier run, and begins at t = {}", path.display(), self.time());
+            let text = format!(
+                "{}: has none of the earlier run, and begins at t = {}",
+                path.display(),
+                summary::ten_digits(self.time())
+            );
             console.line(entry("frames", text));
         }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
@@ -275,9 +285,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes one step with its frame and its checkpoint. Returns whether it was accepted.
+    /// Takes one step with its frame and its checkpoint. Returns whether the run continues: the step was accepted, and files were written.
     fn step(&mut self, progress: &mut StepProgress<'_>) -> Result<bool> {
-        ranks::agree(self.ranks, self.writer.check())?;
         let clock = Instant::now();
         let before = self.stepper.description().preconditioner.clone();
         let step = ranks::together(self.ranks, self.stepper.step())?;
@@ -305,13 +314,10 @@ impl<'a> Run<'a> {
             return Ok(false);
         }
         let is_due = |every: usize| every > 0 && step.number.is_multiple_of(every);
-        if is_due(self.heat.section.output_every) {
-            self.frame()?;
-        }
-        if is_due(self.heat.section.checkpoint_every) {
-            self.checkpoint()?;
-        }
-        Ok(true)
+        let frame = if is_due(self.heat.section.output_every) { self.frame() } else { Ok(()) };
+        let checkpoint = if is_due(self.heat.section.checkpoint_every) { self.checkpoint() } else { Ok(()) };
+        self.unwritten = frame.and(checkpoint).and(ranks::agree(self.ranks, self.writer.check())).err();
+        Ok(self.unwritten.is_none())
     }
 
     /// Copies the state to the host, once per step; on several ranks to that of rank 0.
