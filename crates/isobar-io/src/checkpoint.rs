@@ -5,7 +5,7 @@
 //! not at all, so the last good checkpoint stays until the next is complete.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
@@ -61,7 +61,16 @@ pub fn write(path: &Path, checkpoint: &Checkpoint<&[f64]>) -> Result<()> {
 /// Returns whether a file is a checkpoint, judged by its first bytes.
 pub fn is_one(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == MAGIC
+    open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == MAGIC
+}
+
+/// Opens a file; a pipe, whose opening would wait for its writer, is none.
+fn open(path: &Path) -> io::Result<File> {
+    let found = fs::metadata(path)?;
+    if !found.is_file() && !found.is_dir() {
+        return Err(io::Error::other("it is not a regular file; name a checkpoint"));
+    }
+    File::open(path)
 }
 
 /// Reads the state u from a checkpoint of a grid of shape (nz, ny, nx).
@@ -87,7 +96,7 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
             Error::Read { path: path.to_path_buf(), source }
         }
     };
-    let file = File::open(path).map_err(failed)?;
+    let file = open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);
     let mut sum = Sum::new();

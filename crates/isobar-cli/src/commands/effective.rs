@@ -311,7 +311,13 @@ fn write(
         six_digits(found.conductivity),
         six_digits(found.tortuosity)
     );
-    let plot = PlotInput { title: &title, history: &outcome.history, tolerance: args.tolerance, field: &field };
+    let plot = PlotInput {
+        title: &title,
+        history: &outcome.history,
+        tolerance: args.tolerance,
+        is_converged: outcome.converged(),
+        field: &field,
+    };
     plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")))?;
     console.line(entry("wrote", path.display()));
     Ok(())

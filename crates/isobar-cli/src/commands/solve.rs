@@ -152,8 +152,13 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
     }
     if let Some(path) = &args.plot {
         let title = format!("{} — {shape}, {}, {}", case.name(), run.description.method, run.description.precision);
-        let plot =
-            PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };
+        let plot = PlotInput {
+            title: &title,
+            history: &run.outcome.history,
+            tolerance: case.solver.tolerance,
+            is_converged: run.outcome.converged(),
+            field: &field,
+        };
         let written = plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
         note(path, written);
     }

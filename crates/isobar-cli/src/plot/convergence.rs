@@ -3,6 +3,7 @@
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
+use super::PlotInput;
 use super::canvas::OVERSIZE;
 use super::diagram::{Area, Drawn, LINE, diagram, font, px};
 use super::scale::{Scale, scientific};
@@ -10,13 +11,14 @@ use super::scale::{Scale, scientific};
 const TOLERANCE: RGBColor = RGBColor(196, 78, 34);
 
 /// Draws the curve, the tolerance and the title with the result.
-pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
+pub(super) fn draw(area: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
+    let PlotInput { history, tolerance, is_converged, .. } = *input;
     let iterations = history.len().saturating_sub(1).max(1) as f64;
     let (low, high) = decades(history, tolerance);
     let (across, up) =
         (Scale::integers(0.0, iterations, 10).with_margin(0.03), Scale::decades(low, high, 9).with_margin(0.04));
     let (ends, floor) = (across.range(), up.range().start);
-    let mut chart = diagram(area, title(history), (across, "iteration"), (up, "relative residual"))?;
+    let mut chart = diagram(area, title(history, is_converged), (across, "iteration"), (up, "relative residual"))?;
 
     if tolerance > 0.0 && tolerance.is_finite() {
         let at = tolerance.log10();
@@ -51,14 +53,15 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
     Ok(())
 }
 
-fn title(history: &[f64]) -> String {
+fn title(history: &[f64], is_converged: bool) -> String {
+    let what = if is_converged { "Convergence" } else { "NOT converged" };
     match history {
-        [] => "Convergence: no iterations recorded".into(),
-        [start] => format!("Convergence: no iteration, relative residual {}", scientific(*start)),
+        [] => format!("{what}: no iterations recorded"),
+        [start] => format!("{what}: no iteration, relative residual {}", scientific(*start)),
         [.., last] => {
             let iterations = history.len() - 1;
             let plural = if iterations == 1 { "" } else { "s" };
-            format!("Convergence: {iterations} iteration{plural}, relative residual {}", scientific(*last))
+            format!("{what}: {iterations} iteration{plural}, relative residual {}", scientific(*last))
         }
     }
 }

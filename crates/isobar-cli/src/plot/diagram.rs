@@ -63,11 +63,15 @@ pub(super) fn diagram<'a, 'b>(
     Ok(chart)
 }
 
-/// Returns the first and last of ascending values; an interval of length 1 if they are equal.
+/// Returns the first and last of ascending values; for one value the interval between it and 0.
 pub(super) fn extent(mut places: impl DoubleEndedIterator<Item = f64>) -> (f64, f64) {
     let first = places.next().unwrap_or(0.0);
     let last = places.next_back().filter(|&last| last > first);
-    (first, last.unwrap_or(first + 1.0))
+    match last {
+        Some(last) => (first, last),
+        None if first == 0.0 => (0.0, 1.0),
+        None => (first.min(0.0), first.max(0.0)),
+    }
 }
 
 /// Converts a length in pixels of the saved picture.

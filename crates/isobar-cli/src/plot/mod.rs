@@ -36,6 +36,8 @@ pub(crate) struct PlotInput<'a> {
     pub(crate) history: &'a [f64],
     /// The solver's tolerance.
     pub(crate) tolerance: f64,
+    /// Whether the solve converged.
+    pub(crate) is_converged: bool,
     /// The solution.
     pub(crate) field: &'a Field<'a>,
 }
@@ -134,12 +136,12 @@ fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
     match directions(input.field)[..] {
         [] | [_] => {
             let (upper, lower) = panels.split_vertically(px(465));
-            convergence::draw(&upper, input.history, input.tolerance)?;
+            convergence::draw(&upper, input)?;
             profile::draw(&lower, input.field)
         }
         ref plane @ [_, _] => {
             let (left, right) = panels.split_horizontally(px(680));
-            convergence::draw(&left, input.history, input.tolerance)?;
+            convergence::draw(&left, input)?;
             draw_slice(&right, input.field, plane)
         }
         _ => {
@@ -148,13 +150,13 @@ fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
             let is_tall = slices[1].proportion().is_some_and(|proportion| proportion < 2.0);
             let areas = if is_tall {
                 let (upper, lower) = panels.split_vertically(px(400));
-                convergence::draw(&upper, input.history, input.tolerance)?;
+                convergence::draw(&upper, input)?;
                 let (left, right) = lower.split_horizontally(px(800));
                 [left, right]
             } else {
                 let (upper, lower) = panels.split_vertically(px(525));
                 let (left, right) = upper.split_horizontally(px(850));
-                convergence::draw(&left, input.history, input.tolerance)?;
+                convergence::draw(&left, input)?;
                 [right, lower]
             };
             slices.into_iter().zip(areas).try_for_each(|(slice, area)| slice.draw(&area, &colours))
@@ -217,12 +219,12 @@ fn average(pixels: &[u8]) -> Vec<u8> {
     small
 }
 
-/// Truncates a text that is too long.
+/// Leaves out the beginning of a text that is too long: that of a path.
 fn fit(text: &str, characters: usize) -> String {
-    if text.chars().count() <= characters {
-        return text.to_owned();
+    match text.chars().count() {
+        count if count <= characters => text.to_owned(),
+        count => std::iter::once('…').chain(text.chars().skip(count - characters + 1)).collect(),
     }
-    text.chars().take(characters - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

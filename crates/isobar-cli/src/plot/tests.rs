@@ -33,7 +33,7 @@ fn wave([z, y, x]: [f64; 3]) -> f64 {
 }
 
 fn pixels(history: &[f64], tolerance: f64, field: &Field<'_>) -> Vec<u8> {
-    let input = PlotInput { title: "cases/a.toml: multigrid, f64", history, tolerance, field };
+    let input = PlotInput { title: "cases/a.toml: multigrid, f64", history, tolerance, is_converged: true, field };
     as_pixels(input.title, |panels| draw_solution(panels, &input)).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn writes_a_png_whole() {
     let path = folder.path().join("u.png");
     check(&path).unwrap();
     with_field([8, 6, 10], wave, |field| {
-        let input = PlotInput { title: "", history: &[1.0, 1e-3], tolerance: 1e-2, field };
+        let input = PlotInput { title: "", history: &[1.0, 1e-3], tolerance: 1e-2, is_converged: true, field };
         solution(&path, &input).unwrap();
         let missing = folder.path().join("no/such/u.png");
         let error = solution(&missing, &input).unwrap_err().to_string();
@@ -67,7 +67,8 @@ fn an_svg_has_the_words_and_the_maps() {
     let path = folder.path().join("u.SVG");
     check(&path).unwrap();
     with_field([8, 6, 10], wave, |field| {
-        let input = PlotInput { title: "a < b & c", history: &[1.0, 0.1, 1e-3], tolerance: 1e-2, field };
+        let input =
+            PlotInput { title: "a < b & c", history: &[1.0, 0.1, 1e-3], tolerance: 1e-2, is_converged: true, field };
         solution(&path, &input).unwrap();
     });
     let text = std::fs::read_to_string(&path).unwrap();
@@ -114,7 +115,7 @@ fn the_plane_with_several_cells_is_drawn() {
         ([8, 1, 1], &[">u along z<", ">z<"], ">x<", 0),
     ] {
         let both = with_field(shape, wave, |field| {
-            let input = PlotInput { title: "", history: &[1.0, 0.1], tolerance: 1e-5, field };
+            let input = PlotInput { title: "", history: &[1.0, 0.1], tolerance: 1e-5, is_converged: true, field };
             let of_steps = StepsPlot { title: "", steps: &[], field };
             [
                 as_svg("", |panels| draw_solution(panels, &input)).unwrap(),
@@ -180,7 +181,8 @@ fn what_is_drawn_has_active_cells() {
             let cells = (0..nz * ny * nx).map(|n| [n / (nx * ny), n / nx % ny, n % nx]);
             let active: Vec<bool> = cells.map(is_active).collect();
             let field = Field { active: Some(&active), ..field.clone() };
-            let input = PlotInput { title: "", history: &[1.0, 0.1], tolerance: 1e-5, field: &field };
+            let input =
+                PlotInput { title: "", history: &[1.0, 0.1], tolerance: 1e-5, is_converged: true, field: &field };
             as_svg("", |panels| draw_solution(panels, &input)).unwrap()
         })
     };
