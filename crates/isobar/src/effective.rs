@@ -82,6 +82,8 @@ struct Conducting {
 
 /// The factor by which estimates of the error of an energy are raised: modes that converge last are not seen from the beginning.
 const CAUTION: f64 = 20.0;
+/// The imbalance of in- and outflow above which the energy is wrong too.
+const MOST_IMBALANCE: f64 = 0.5;
 /// The largest and the smallest tolerance of a solve: estimates of the error after a few iterations are too small.
 const TOLERANCES: [f64; 2] = [1e-3, 1e-15];
 
@@ -241,6 +243,9 @@ impl Sample {
                 solver.description().method.contains("cg") && options.preconditioner != Preconditioner::Multigrid;
             let unknown = if is_weak { f64::INFINITY } else { 0.0 };
             let error = outcome.energy_error.map_or(unknown, |e| CAUTION * e / (inflow - balance.work).abs());
+            // The error of the flow is far larger than that of the energy; as large as this it is that of both.
+            let imbalance = balance.excess.abs() / inflow.abs().max(balance.outflow.abs());
+            let error = if imbalance > MOST_IMBALANCE { error.max(imbalance) } else { error };
             iterations += outcome.iterations;
             if error.is_infinite() && outcome.converged() && is_weak {
                 // Conjugate gradients may end before they find the error of a region that hardly couples to others, unless M is strong.
@@ -266,7 +271,9 @@ impl Sample {
         let extent = [0, 1, 2].map(|d: usize| self.spacing[d].extent([nx, ny, nz][d]));
         let length = extent[axis as usize];
         // Twice the energy is Q times the difference, which is 1; the cross-section is volume over length.
-        found.conductivity = (inflow - work) * length * length / extent.iter().product::<f64>();
+        let conductivity = (inflow - work) * length * length / extent.iter().product::<f64>();
+        // The energy of any u is too large.
+        found.conductivity = conductivity.min(arithmetic);
         found.tortuosity = arithmetic / found.conductivity;
         found.imbalance = excess.abs() / inflow.abs().max(outflow.abs());
         Ok(found)
@@ -387,12 +394,12 @@ impl Open {
 
 /// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing if it is not.
 fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<String> {
-    if error > tolerance {
-        return Some(format!(
-            "the conductivity may be wrong by {error:.0e} of itself: coefficients beside the sides are too large beside it"
-        ));
+    if !stencil.has_error_estimates(true) && has_lost_conductors(stencil, axis) {
+        return Some(LOST_CONDUCTORS.to_owned());
     }
-    (!stencil.has_error_estimates(true) && has_lost_conductors(stencil, axis)).then(|| LOST_CONDUCTORS.to_owned())
+    (error > tolerance).then(|| {
+        format!("the conductivity may be wrong by {error:.0e} of itself: coefficients beside the sides are too large beside it")
+    })
 }
 
 /// Returns whether some conductors reach neither side of an axis and none connects both: rounding may then lose a potential on which the

@@ -77,6 +77,14 @@ impl AggregateMap {
         Self { shape, ids: Arc::default(), count: 1, is_whole: true, runs: None, halo: [None, None] }
     }
 
+    /// Restricts a whole grid's aggregates to the cells of a layout, of all or of a subdomain. They keep their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a subdomain of another grid.
+    pub fn on(self, layout: &Layout) -> Result<Self> {
+        if layout.is_part() { self.of_part(layout) } else { Ok(self) }
+    }
+
     /// Restricts a whole grid's aggregates to the cells of a subdomain and its halo rows. They keep their numbers.
     ///
     /// # Errors

@@ -141,7 +141,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             notes.push("the last pivot of a floating component is not positive; its diagonal entry replaces it".into());
         }
         notes.extend(singular);
-        notes.extend(stencil.singular_note().map(str::to_owned));
+        if null_space.is_none() && stencil.has_constants() {
+            notes.push(UNTREATED.to_owned());
+        }
         let diagonal = match (options.norm, &capabilities.diagonal) {
             (Norm::Scaled, Some(diagonal)) => Some(Arc::clone(diagonal)),
             _ => None,
@@ -195,6 +197,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
+const UNTREATED: &str =
+    "the matrix is singular: x is known up to a constant, and most right-hand sides have no solution";
+
 /// Fails for a method that needs a symmetric matrix, where this one is not.
 fn check_symmetry(stencil: &impl Stencil, method: Method) -> Result<()> {
     let why = match method {
@@ -215,8 +220,17 @@ pub(super) fn null_space<B: Supports<S>, S: Stencil>(
     capabilities: &Capabilities<B, f64>,
     stencil: &S,
 ) -> Result<Option<NullSpace<B>>> {
-    let aggregates = capabilities.aggregates.clone().filter(|_| stencil.check_iterated().is_ok());
-    aggregates.map(NullSpace::new).transpose()
+    if stencil.check_iterated().is_err() {
+        return Ok(None);
+    }
+    match &capabilities.aggregates {
+        Some(aggregates) => NullSpace::new(Arc::clone(aggregates)).map(Some),
+        // Without symmetry, what A x adds up to is not known.
+        None if stencil.has_constants() && stencil.is_symmetric() => {
+            NullSpace::of_constants(Arc::clone(&capabilities.operator), stencil.shape()).map(Some)
+        }
+        None => Ok(None),
+    }
 }
 
 /// Returns the layout of the scratch for norms.
@@ -322,11 +336,11 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     fn balance(&mut self) -> Result<Balance> {
         let Self { backend, stencil, capabilities, b, u, layout, scalars, .. } = self;
         self.callers.turns.require_one("sums of a solution")?;
-        let Some(aggregates) = &capabilities.aggregates else {
+        if capabilities.aggregates.is_none() {
             return Err(Error::Unsupported("sums of a solution are computed for diffusion only".into()));
-        };
+        }
         let (mut r, mut ones) = (backend.zeros::<f64>(layout)?, backend.zeros::<f64>(layout)?);
-        let all = backend.aggregates(&aggregates.own_cells(AggregateMap::whole(stencil.shape()))?)?;
+        let all = backend.aggregates(&AggregateMap::whole(stencil.shape()).on(layout)?)?;
         let mut one = backend.aggregate_vector(1)?;
         backend.write_aggregated(&[1.0], &mut one)?;
         backend.add_aggregated(&all, &one, &mut ones)?;

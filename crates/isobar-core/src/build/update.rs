@@ -119,7 +119,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let was_floating = self.is_floating();
         match &mut self.null_space {
-            Some(space) if stencil.check_iterated().is_ok() => space.update()?,
+            Some(space) if self.capabilities.aggregates.is_some() && stencil.check_iterated().is_ok() => {
+                space.update()?
+            }
             space => *space = null_space(&self.capabilities, stencil)?,
         }
         if is_left {

@@ -70,11 +70,6 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// Returns the connected components of the whole grid; nothing if all cells form one component with a shift.
     fn components(&self) -> Result<Option<Components>>;
 
-    /// Restricts aggregates of the whole grid to the cells of this operator's vectors; they keep their numbers.
-    fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
-        if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }
-    }
-
     /// Returns the connected bodies of one material: neighbours belong to one body if their coefficients differ by less than a
     /// factor of ten, so that a bubble is one body and the liquid around it another.
     fn bodies(&self) -> Result<AggregateMap>;

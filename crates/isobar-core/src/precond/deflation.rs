@@ -131,7 +131,7 @@ impl<B: AggregateBackend> Vectors<B> {
             Coarse::Triangular { matrix: Box::new(matrix), host: Columns::new(count) }
         };
         Ok(Some(Self {
-            aggregates: backend.aggregates(&operator.own_cells(map)?)?,
+            aggregates: backend.aggregates(&map.on(operator.layout())?)?,
             coarse,
             sums: backend.aggregate_vector(count)?,
             solution: backend.aggregate_vector(count)?,

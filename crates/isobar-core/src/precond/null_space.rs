@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use crate::backend::AggregateBackend;
-use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
+use crate::operator::{AggregateOperator, Operator};
 use crate::options::Compatibility;
-use crate::{AggregateMap, ArrayView, ArrayViewMut, Error, Result, Scalar};
+use crate::{AggregateMap, ArrayView, ArrayViewMut, Error, Result, Scalar, Shape};
 
 /// The part that was removed from a right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,7 +21,9 @@ pub struct Removed {
 
 /// The null space of a matrix on a device, and its inactive cells.
 pub struct NullSpace<B: AggregateBackend> {
-    operator: Arc<dyn AggregateOperator<B, f64>>,
+    operator: Arc<dyn Operator<B, f64>>,
+    /// Finds components; nothing if the null space is known to be the constants.
+    aggregates: Option<Arc<dyn AggregateOperator<B, f64>>>,
     scalars: B::Scalars,
     found: Option<Found<B>>,
 }
@@ -53,15 +55,26 @@ impl<B: AggregateBackend> NullSpace<B> {
     ///
     /// # Errors
     /// [`Error::Invalid`] if no cell is active; see [`crate::backend::Backend::zeros`].
-    pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>) -> Result<Self> {
-        let scalars = operator.backend().scalars()?;
-        let found = Found::new(&*operator, operator.components()?)?;
-        Ok(Self { operator, scalars, found })
+    pub fn new(aggregates: Arc<dyn AggregateOperator<B, f64>>) -> Result<Self> {
+        let (operator, components) = (Arc::clone(&aggregates) as Arc<dyn Operator<B, f64>>, aggregates.components()?);
+        let (scalars, found) = (operator.backend().scalars()?, Found::new(&*operator, components)?);
+        Ok(Self { operator, aggregates: Some(aggregates), scalars, found })
+    }
+
+    /// Makes the null space of the constants of a whole grid of this shape.
+    ///
+    /// # Errors
+    /// See [`crate::backend::Backend::zeros`].
+    pub fn of_constants(operator: Arc<dyn Operator<B, f64>>, shape: Shape) -> Result<Self> {
+        let components = Components { all: AggregateMap::whole(shape), anchored: vec![false] };
+        let (scalars, found) = (operator.backend().scalars()?, Found::new(&*operator, Some(components))?);
+        Ok(Self { operator, aggregates: None, scalars, found })
     }
 
     /// Finds them again, after a change of the coefficients.
     pub fn update(&mut self) -> Result<()> {
-        let components = self.operator.components()?;
+        let Some(aggregates) = &self.aggregates else { return Ok(()) };
+        let components = aggregates.components()?;
         let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);
         if !Components::stay_one_floating(was_one_floating, components.as_ref()) {
             self.found = Found::new(&*self.operator, components)?;
@@ -74,9 +87,9 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// # Errors
     /// The errors of the device.
     pub fn clear_inactive(&self, x: &mut B::Vector<f64>) -> Result<()> {
-        match &self.found {
-            Some(found) => found.clear_inactive(&*self.operator, x),
-            None => Ok(()),
+        match (&self.aggregates, &self.found) {
+            (Some(aggregates), Some(found)) if found.inactive_cells > 0 => aggregates.clear_inactive(x),
+            _ => Ok(()),
         }
     }
 
@@ -90,15 +103,16 @@ impl<B: AggregateBackend> NullSpace<B> {
         tolerance: f64,
         compatibility: Compatibility,
     ) -> Result<Option<Removed>> {
-        let Self { operator, scalars, found } = self;
+        let Self { operator, scalars, found, .. } = self;
         let Some(found) = found else { return Ok(None) };
         found.make_compatible(&**operator, b, tolerance, compatibility, scalars).map(Some)
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
     pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
+        self.clear_inactive(u)?;
         match &mut self.found {
-            Some(found) => found.project_out(&*self.operator, u),
+            Some(found) => found.project_out(self.operator.backend(), u),
             None => Ok(()),
         }
     }
@@ -115,7 +129,7 @@ impl<B: AggregateBackend> NullSpace<B> {
 }
 
 impl<B: AggregateBackend> Found<B> {
-    fn new(operator: &dyn AggregateOperator<B, f64>, components: Option<Components>) -> Result<Option<Self>> {
+    fn new(operator: &dyn Operator<B, f64>, components: Option<Components>) -> Result<Option<Self>> {
         let Some(components) = components else { return Ok(None) };
         let (backend, shape) = (operator.backend(), components.all.shape());
         let cells = shape.cells();
@@ -133,7 +147,7 @@ impl<B: AggregateBackend> Found<B> {
         let floating = is_any_floating.then(|| components.floating());
         let sizes = floating.as_ref().map_or_else(Vec::new, AggregateMap::sizes);
         let (count, is_alone) = (sizes.len(), sizes == [active_cells]);
-        let floating = floating.map(|map| backend.aggregates(&operator.own_cells(map)?)).transpose()?;
+        let floating = floating.map(|map| backend.aggregates(&map.on(operator.layout())?)).transpose()?;
         Ok(Some(Self {
             floating,
             sizes,
@@ -146,7 +160,7 @@ impl<B: AggregateBackend> Found<B> {
     }
 
     /// Computes ‖b‖ over every floating component, and leaves `self.sums` unchanged.
-    fn norms(&mut self, operator: &dyn AggregateOperator<B, f64>, b: &B::Vector<f64>) -> Result<Vec<f64>> {
+    fn norms(&mut self, operator: &dyn Operator<B, f64>, b: &B::Vector<f64>) -> Result<Vec<f64>> {
         let Self { floating: Some(floating), sums, sizes, host, .. } = self else { return Ok(Vec::new()) };
         let (backend, layout) = (operator.backend(), operator.layout());
         let mut values = vec![0.0; layout.shape().cells()];
@@ -173,13 +187,9 @@ impl<B: AggregateBackend> Found<B> {
         backend.write_aggregated(host, sums)
     }
 
-    fn clear_inactive(&self, operator: &dyn AggregateOperator<B, f64>, x: &mut B::Vector<f64>) -> Result<()> {
-        if self.inactive_cells > 0 { operator.clear_inactive(x) } else { Ok(()) }
-    }
-
     fn make_compatible(
         &mut self,
-        operator: &dyn AggregateOperator<B, f64>,
+        operator: &dyn Operator<B, f64>,
         b: &mut B::Vector<f64>,
         tolerance: f64,
         compatibility: Compatibility,
@@ -230,9 +240,7 @@ impl<B: AggregateBackend> Found<B> {
         Ok(Removed { relative })
     }
 
-    fn project_out(&mut self, operator: &dyn AggregateOperator<B, f64>, u: &mut B::Vector<f64>) -> Result<()> {
-        let backend = operator.backend();
-        self.clear_inactive(operator, u)?;
+    fn project_out(&mut self, backend: &B, u: &mut B::Vector<f64>) -> Result<()> {
         if self.sizes.is_empty() {
             return Ok(());
         }

@@ -83,7 +83,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             Ok(numbers)
         };
         let any_held = inverses.iter().any(|&inverse| inverse > 0.0);
-        let pieces = backend.aggregates(&operator.own_cells(pieces)?)?;
+        let pieces = backend.aggregates(&pieces.on(operator.layout())?)?;
         let r = backend.zeros(&if several { *layout } else { Layout::smallest()? })?;
         Ok(Some(Self {
             pieces,
@@ -140,7 +140,7 @@ fn ties<B: AggregateBackend, T: Real>(
             *half = if id == AggregateMap::NONE { id } else { 2 * id + (n % 2) as u32 };
         }
     });
-    let halves = backend.aggregates(&operator.own_cells(AggregateMap::from_parts(shape, halves, count))?)?;
+    let halves = backend.aggregates(&AggregateMap::from_parts(shape, halves, count).on(operator.layout())?)?;
     let mut numbers = backend.aggregate_vector(count)?;
     let mut products = |sign: f64| -> Result<Vec<f64>> {
         let (mut x, mut product) = (backend.zeros(layout)?, backend.zeros(layout)?);

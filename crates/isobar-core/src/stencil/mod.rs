@@ -77,9 +77,9 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Returns a note for the user if A is singular by construction and no solver treats its null space.
-    fn singular_note(&self) -> Option<&'static str> {
-        None
+    /// Returns whether A maps constants to 0 by construction; for stencils without aggregates, which find that themselves.
+    fn has_constants(&self) -> bool {
+        false
     }
 
     /// Fails if an iterative method is known to be wrong for the matrix.

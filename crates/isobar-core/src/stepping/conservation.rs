@@ -44,7 +44,7 @@ impl<B: Supports<Diffusion>> Conservation<B> {
             return Ok(None);
         }
         let mut sums = backend.aggregate_vector(sizes.len())?;
-        let aggregates = backend.aggregates(&operator.own_cells(map)?)?;
+        let aggregates = backend.aggregates(&map.on(operator.layout())?)?;
         let mut masses: Vec<f64> = sizes.iter().map(|&size| size as f64 * factor).collect();
         let mut product = None;
         if let Some(mass) = mass {

@@ -75,9 +75,10 @@ const STATE: Scalar = Scalar::new(6);
 const TWO: Scalar = Scalar::new(7);
 const THREE: Scalar = Scalar::new(8);
 
-/// Returns the residual that rounding leaves, relative to ‖b‖ and to ‖A‖ ‖u‖.
-fn rounding(precision: Precision) -> [f64; 2] {
-    if precision == Precision::F32 { [1e-6, 2e-7] } else { [1e-13, 4e-16] }
+/// Returns the residual that rounding leaves, relative to ‖b‖ and to ‖A‖ ‖u‖, and the most that may be taken for it, relative to ‖b‖: as
+/// A ≥ c M, the error of u relative to u is about that at most.
+fn rounding(precision: Precision) -> [f64; 3] {
+    if precision == Precision::F32 { [1e-6, 2e-7, 1e-3] } else { [1e-13, 4e-16, 1e-6] }
 }
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
@@ -93,7 +94,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
         // In single precision a step of a slow state is solved as precisely as possible.
         let floor = if solver.precision == Precision::F32 { 0.0 } else { rounding(solver.precision)[0] };
-        system.bound_reference(Bounds { is_capped: options.guess == StepGuess::Ones, rounding: floor });
+        // The residual of a rough state may be 10⁸ times b, so that a fraction of it leaves nothing of the solution.
+        system.bound_reference(Bounds { is_capped: true, rounding: floor });
         let (turns, layout) = (system.turns(), system.layout);
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
@@ -253,11 +255,13 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Solves for the current right-hand side and first guess.
     fn solve(&mut self, observer: &mut Observer<'_>) -> Result<Outcome> {
         let mut outcome = self.system.solve_in_place(Guess::Given, observer)?;
-        let is_stuck = !matches!(outcome.stop, Stop::Converged | Stop::Interrupted);
+        let is_stuck = matches!(outcome.stop, Stop::Stagnated | Stop::Breakdown);
         if is_stuck && outcome.is_returned && self.norm == Norm::Initial {
             // A state that hardly changes leaves nothing to reduce: then rounding counts.
-            let ([of_rhs, of_product], [residual, rhs, w]) = (rounding(self.precision), self.system.norms_left()?);
-            if residual <= of_rhs * rhs + of_product * self.heat.stiffness.largest_row() * w {
+            let ([of_rhs, of_product, most], [residual, rhs, w]) =
+                (rounding(self.precision), self.system.norms_left()?);
+            let left = of_rhs * rhs + of_product * self.heat.stiffness.largest_row() * w;
+            if residual <= left.min(most * rhs) {
                 (outcome.stop, outcome.advice) = (Stop::Converged, None);
                 let left = residual / rhs;
                 outcome.notes.push(format!("the residual, {left:.1e} of the right-hand side, is what rounding leaves"));
