@@ -299,3 +299,31 @@ def test_inactive_cells_are_blank_in_plots():
         plt.close(figure)
     column = isobar.TensorProduct(np.ones(3), np.zeros(3), np.zeros(3), -np.ones(3), np.ones((4, 4)), np.ones((4, 5)), np.ones((5, 4)))
     plt.close(isobar.Solver(column).solve(np.ones(column.shape)).plot())
+
+
+@pytest.mark.parametrize("method", ["auto", "direct", "modes", "multigrid", "cg"])
+def test_a_closed_tensor_product_without_mass_has_a_free_constant(method):
+    n, nz = 8, 3
+    x_faces, y_faces = np.ones((n, n + 1)), np.ones((n + 1, n))
+    x_faces[:, [0, -1]], y_faces[[0, -1]] = 0.0, 0.0
+    below, above = np.array([-1.0, -2.0, 0.0]), np.array([0.0, -1.0, -2.0])
+    closed = isobar.TensorProduct(np.zeros(nz), below, above, -np.ones(nz), np.ones((n, n)), x_faces, y_faces)
+    b = np.random.default_rng(0).normal(size=(nz, n, n)) + 0.3
+    solver = isobar.Solver(closed, method=method, tolerance=1e-8, device="cpu")
+    with pytest.raises(ValueError, match="must add up to 0"):
+        solver.solve(b)
+    found = solver.solve(b - b.mean(), 1e6)
+    assert found.converged and abs(found.x.mean()) < 1e-9
+    gradient = found.gradient(np.ones(closed.shape) + b).b
+    assert abs(gradient.mean()) < 1e-9 and np.abs(gradient).max() > 0.1
+    project = isobar.Solver(closed, method=method, tolerance=1e-8, compatibility="project", device="cpu")
+    projected = project.solve(b)
+    assert projected.converged and np.abs(projected.x - found.x).max() < 1e-6
+    # An update adds mass, and takes it away.
+    heavy = isobar.TensorProduct(np.ones(nz), below, above, -np.ones(nz), np.ones((n, n)), x_faces, y_faces)
+    for problem, is_free in ((heavy, False), (closed, True)):
+        solver.update(problem)
+        x = solver.solve(b - b.mean()).x
+        assert np.abs(problem.to_scipy() @ x.ravel() - (b - b.mean()).ravel()).max() < 1e-5
+        if is_free:
+            assert abs(x.mean()) < 1e-9

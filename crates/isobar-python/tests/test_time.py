@@ -195,3 +195,27 @@ def test_progress_shows_steps_and_times(capsys, monkeypatch):
     assert (bars[0].unit, bars[0].n, bars[0].text) == ("step", 3, "time 3.0e-02")
     with pytest.raises(TypeError, match="progress: str; use True, or a function of the step and the time"):
         heat.solve(1.0, dt=0.01, end_time=0.03, progress="yes")
+
+
+@pytest.mark.parametrize("decades", [1, 4, 6])
+def test_rough_states_are_solved_for_to_the_tolerance(decades):
+    # The first residual of a rough state is up to 10⁸ times b, so that the tolerance cannot be relative to it.
+    rng = np.random.default_rng(decades)
+    n, dt = 20, 1.0
+    kappa, u = 10 ** (decades * (rng.random((n, n)) - 0.5)), rng.normal(size=(n, n))
+    heat = isobar.Heat(kappa, boundary=0.0)
+    found = heat.solve(u, dt=dt, end_time=dt, scheme="backward-euler", tolerance=1e-6, device="cpu")
+    assert found.converged
+    problem = isobar.Diffusion(kappa, boundary=0.0, reaction=1 / dt)
+    expected = isobar.Solver(problem, tolerance=1e-13, norm="rhs", device="cpu").solve(problem.rhs(u / dt)).x
+    assert np.linalg.norm(found.x - expected) < 1e-5 * np.linalg.norm(expected)
+
+
+def test_steps_that_fail_are_no_rounding():
+    rng = np.random.default_rng(3)
+    kappa, u = 10 ** (14 * (rng.random((24, 24)) - 0.5)), rng.normal(size=(24, 24))
+    few = {"precision": "f32", "max_iterations": 1}, {"preconditioner": "none", "max_iterations": 3}, {"method": "multigrid", "precision": "f32"}
+    for options in few:
+        with pytest.warns(isobar.NotConvergedWarning, match="step 1 not converged"):
+            found = isobar.Heat(kappa, boundary=0.0).solve(u, dt=1.0, end_time=1.0, scheme="backward-euler", device="cpu", **options)
+        assert not found.converged and found.iterations > 0 and np.array_equal(found.x, u)

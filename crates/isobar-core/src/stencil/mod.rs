@@ -98,10 +98,10 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Err(crate::Error::Unsupported("vertical modes are those of a tensor product".into()))
     }
 
-    /// Returns whether an estimate from residuals detects errors of rounding, and with a preconditioner that is not strong those of regions that
-    /// hardly couple.
-    fn has_error_estimates(&self, _is_strong: bool) -> bool {
-        true
+    /// Returns the relative error by rounding, which is to be added to estimates from residuals; nothing if these may not detect errors of rounding,
+    /// or with a preconditioner that is not strong those of regions that hardly couple.
+    fn error_floor(&self, _is_strong: bool) -> Option<f64> {
+        Some(f64::EPSILON)
     }
 
     /// Returns active cells whose row is 0 although no solver treats their null space, (i, j, k) in the caller's order.

@@ -470,7 +470,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
         self.arrays.check_whole("the new problem", heat.shape())?;
         let is_same_form = std::mem::discriminant(&heat.mass) == std::mem::discriminant(&self.heat.mass);
         if !is_same_form || heat.inactive() != self.heat.inactive() {
-            let message = "it has other active cells, or volumes of another kind; make a new stepper";
+            let message = "it has other active cells, or volumes of another kind; begin a new run with it";
             return Err(Error::invalid("the new problem", message));
         }
         self.change(Some(heat), self.dt)

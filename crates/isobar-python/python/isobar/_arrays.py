@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from isobar import _isobar
@@ -205,7 +207,7 @@ def copied(source: Handle, target: Handle) -> None:
 
 
 def _bytes(shape, kind: str) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * int(kind[1])
+    return math.prod(shape) * int(kind[1])
 
 
 def _reach(handle: Handle):

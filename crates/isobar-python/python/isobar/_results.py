@@ -89,8 +89,10 @@ class Result:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations; for time steps, their sum."""
-        return self._outcome.iterations if self.steps is None else sum(step.iterations for step in self.steps)
+        """Number of iterations; for time steps, their sum and those of a last step that failed."""
+        if self.steps is None:
+            return self._outcome.iterations
+        return sum(step.iterations for step in self.steps) + (0 if self.converged else self._outcome.iterations)
 
     @property
     def history(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
@@ -123,7 +124,7 @@ class Heat:
         first_guess
             The first guess of each step's solve: the ``"previous"`` state, or one ``"extrapolated"`` from the previous two.
         tolerance, device, threads, options
-            As for `Solver`; the tolerance is relative to the first residual of a step. By default a step is solved directly for constant κ, or
+            As for `Solver`; the tolerance is relative to the first residual of a step, or to ‖b‖ where that is smaller. By default a step is solved directly for constant κ, or
             κ that varies along one axis, else by conjugate gradients with modified incomplete Cholesky (``"mic"``),
             and with multigrid once that is slow.
 
@@ -219,7 +220,7 @@ class Heat:
         return gradient(self, ubar, initial, steps, checkpoints, made_with)
 
     def __repr__(self) -> str:
-        size = int(np.prod(self.shape))
+        size = math.prod(self.shape)
         return f"<isobar.Heat {tuple(self.shape)}, {size} cell{'' if size == 1 else 's'}>"
 
     def __reduce__(self):

@@ -17,62 +17,63 @@ pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
     let shape = matrix.grid.shape;
     let n = shape.cells();
     let number = |at: [usize; 3]| shape.number(at);
-    let mut couplings = vec![0.0; n * n];
-    let mut sums = vec![0.0; n];
+    // c_ml, to the right of the diagonal; no cell is coupled to one that is further away than `band`.
+    let (mut upper, mut band) = (vec![0.0; n * n], 0);
+    let (mut sums, mut diagonals) = (vec![0.0; n], vec![0.0; n]);
     let offsets: Vec<Offset> = matrix.offsets().collect();
     for at @ [i, j, k] in shape.places() {
-        sums[number(at)] = matrix.sums(j, k as isize)[i + 1].to_f64();
+        let m = number(at);
+        sums[m] = matrix.sums(j, k as isize)[i + 1].to_f64();
+        diagonals[m] += sums[m];
         for &offset in &offsets {
             if let Some(to) = matrix.neighbour(at, offset).filter(|&to| to != at) {
-                couplings[number(at) * n + number(to)] += matrix.coupling(at, offset).to_f64();
+                let (l, coupling) = (number(to), matrix.coupling(at, offset).to_f64());
+                diagonals[m] += coupling;
+                if l > m {
+                    upper[m * n + l] += coupling;
+                    band = band.max(l - m);
+                }
             }
         }
     }
-    let diagonals: Vec<f64> = (0..n).map(|m| sums[m] + couplings[m * n..(m + 1) * n].iter().sum::<f64>()).collect();
-    // Rows m of L, to the left of its diagonal, hold c_ml / pivot_l.
+    let end = |m: usize| (m + band + 1).min(n);
+    // Row l of L, to the left of its diagonal, holds c_ml / pivot_m.
+    let mut lower = vec![0.0; n * n];
     let mut inverse_pivots = vec![0.0; n];
-    let mut row = vec![0.0; n];
     for m in 0..n {
-        row.copy_from_slice(&couplings[m * n..(m + 1) * n]);
-        let pivot = sums[m] + row[m + 1..].iter().sum::<f64>();
-        let inverse = if pivot > SINGULAR_PIVOT * diagonals[m] && pivot > 0.0 { 1.0 / pivot } else { 0.0 };
-        inverse_pivots[m] = inverse;
-        for l in m + 1..n {
-            let factor = row[l] * inverse;
-            if factor == 0.0 {
-                continue;
-            }
-            sums[l] += factor * sums[m];
-            let other = &mut couplings[l * n + m + 1..(l + 1) * n];
-            other.iter_mut().zip(&row[m + 1..]).for_each(|(c, r)| *c += factor * *r);
-            // A cell has no coupling to itself.
-            couplings[l * n + l] = 0.0;
-            couplings[l * n + m] = factor;
-        }
-        if inverse == 0.0 {
-            (m + 1..n).for_each(|l| couplings[l * n + m] = 0.0);
-        }
-    }
-    // Computes columns of the inverse: L y = e, z = D⁻¹ y, Lᵀ x = z, all with the signs of couplings.
-    let mut entries = vec![0.0; n * n];
-    for column in 0..n {
-        let x = &mut entries[column * n..(column + 1) * n];
-        if inverse_pivots[column] == 0.0 {
+        let (row, below) = upper[m * n..].split_at_mut(n);
+        let row = &row[m + 1..end(m)];
+        let pivot = sums[m] + row.iter().sum::<f64>();
+        if pivot <= SINGULAR_PIVOT * diagonals[m] || pivot <= 0.0 {
             continue;
         }
+        inverse_pivots[m] = 1.0 / pivot;
+        for (l, &coupling) in (m + 1..).zip(row).filter(|(_, coupling)| **coupling != 0.0) {
+            let factor = coupling * inverse_pivots[m];
+            sums[l] += factor * sums[m];
+            let other = &mut below[(l - m - 1) * n..][l + 1..end(m)];
+            other.iter_mut().zip(&row[l - m..]).for_each(|(c, r)| *c += factor * *r);
+            lower[l * n + m] = factor;
+        }
+    }
+    // Computes columns of the inverse from their diagonals on: L y = e, z = D⁻¹ y, Lᵀ x = z, all with the signs of couplings.
+    let mut entries = vec![0.0; n * n];
+    for column in (0..n).filter(|&column| inverse_pivots[column] > 0.0) {
+        let x = &mut entries[column * n..(column + 1) * n];
         x[column] = 1.0;
-        for l in column + 1..n {
-            let row = &couplings[l * n + column..l * n + l];
-            x[l] = if inverse_pivots[l] > 0.0 { row.iter().zip(&x[column..l]).map(|(a, b)| a * b).sum() } else { 0.0 };
+        for m in column..n {
+            x[m] *= inverse_pivots[m];
+            let (value, row) = (x[m], &upper[m * n + m + 1..m * n + end(m)]);
+            x[m + 1..].iter_mut().zip(row).for_each(|(x, coupling)| *x += coupling * value);
         }
-        x.iter_mut().zip(&inverse_pivots).for_each(|(x, pivot)| *x *= pivot);
-        for l in (1..n).rev() {
-            let (value, row) = (x[l], &couplings[l * n..l * n + l]);
-            if value != 0.0 {
-                x[..l].iter_mut().zip(row).for_each(|(x, factor)| *x += factor * value);
-            }
+        for l in (column + 1..n).rev() {
+            let (value, first) = (x[l], l.saturating_sub(band).max(column));
+            let row = &lower[l * n + first..l * n + l];
+            x[first..l].iter_mut().zip(row).for_each(|(x, factor)| *x += factor * value);
         }
-        x.iter_mut().zip(&inverse_pivots).for_each(|(x, &pivot)| *x = if pivot > 0.0 { *x } else { 0.0 });
+    }
+    for column in 0..n {
+        (column + 1..n).for_each(|row| entries[row * n + column] = entries[column * n + row]);
     }
     entries
 }
