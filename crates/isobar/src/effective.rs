@@ -394,7 +394,7 @@ impl Open {
 
 /// Returns why the conductivity of a converged solve is in doubt, whose estimated relative error this is; nothing if it is not.
 fn doubt(stencil: &Diffusion, axis: Axis, error: f64, tolerance: f64) -> Option<String> {
-    if stencil.error_floor(true).is_none() && has_lost_conductors(stencil, axis) {
+    if stencil.error_floor(None).is_none() && has_lost_conductors(stencil, axis) {
         return Some(LOST_CONDUCTORS.to_owned());
     }
     (error > tolerance).then(|| {

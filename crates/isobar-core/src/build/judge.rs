@@ -78,7 +78,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Estimates ‖u − A⁻¹b‖ / ‖u‖ of the u that will be returned, whose residual this is. The iteration's own may be smaller by rounding, and
     /// its error with it.
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>, residual: f64) -> Result<Option<f64>> {
-        let (Some(error), Some(floor)) = (monitor.error(), self.stencil.error_floor(monitor.is_strong())) else {
+        let weak_iterations = (!monitor.is_strong()).then(|| monitor.iterations());
+        let (Some(error), Some(floor)) = (monitor.error(), self.stencil.error_floor(weak_iterations)) else {
             return Ok(None);
         };
         let drift = (monitor.relative(residual) / monitor.last()).max(1.0);

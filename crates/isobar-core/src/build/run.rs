@@ -215,7 +215,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let relative_residual = if reference > 0.0 { residual / reference } else { residual };
         let has_levels = !self.description.levels.is_empty() || self.decision.has_levels;
         let matrix = [has_levels, self.stencil.is_symmetric()];
-        let has_energy_error = monitor.is_strong() || self.stencil.error_floor(false).is_some();
+        let has_energy_error = monitor.is_strong() || self.stencil.error_floor(Some(monitor.iterations())).is_some();
         Ok(Outcome {
             spectrum: monitor.spectrum(),
             removed,

@@ -99,8 +99,8 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     }
 
     /// Returns the relative error by rounding, which is to be added to estimates from residuals; nothing if these may not detect errors of rounding,
-    /// or with a preconditioner that is not strong those of regions that hardly couple.
-    fn error_floor(&self, _is_strong: bool) -> Option<f64> {
+    /// or after this number of iterations, with a preconditioner that is not strong, those of regions that hardly couple.
+    fn error_floor(&self, _weak_iterations: Option<usize>) -> Option<f64> {
         Some(f64::EPSILON)
     }
 

@@ -298,10 +298,10 @@ fn errors_are_estimated() {
                     assert!(preconditioner != Preconditioner::Multigrid, "{contrast:e} {tolerance:e}");
                     continue;
                 };
-                let error = distance(&exact, &u);
+                let (error, rounding) = (distance(&exact, &u), f64::EPSILON * contrast.max(1.0 / contrast));
                 estimates += 1;
                 assert!(
-                    (0.9 * error..above * error).contains(&estimate),
+                    (0.9 * error..above * error + 2.0 * rounding).contains(&estimate),
                     "{contrast:e} {preconditioner:?} {tolerance:e}: {error:e} {estimate:e}"
                 );
             }
