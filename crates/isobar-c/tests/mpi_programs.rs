@@ -12,8 +12,9 @@ use programs::{C_STRICT, crate_folder, fortran, libraries, run};
 use tempfile::TempDir;
 
 fn main() {
-    let tests: [(&str, fn(&Mpi)); 3] = [
+    let tests: [(&str, fn(&Mpi)); 4] = [
         ("a_model_in_c_solves_on_its_communicator", a_model_in_c_solves_on_its_communicator),
+        ("rows_of_a_rank_give_the_solution_of_one", rows_of_a_rank_give_the_solution_of_one),
         ("misuse_on_one_rank_comes_back_on_all", misuse_on_one_rank_comes_back_on_all),
         ("a_model_in_fortran_solves_on_its_communicator", a_model_in_fortran_solves_on_its_communicator),
     ];
@@ -58,6 +59,14 @@ fn a_model_in_c_solves_on_its_communicator(mpi: &Mpi) {
             let text = on_ranks(mpi, ranks, &program);
             assert_eq!(text, format!("{ranks} ranks, largest error below 1e-9\n"), "{compiler}");
         }
+    }
+}
+
+fn rows_of_a_rank_give_the_solution_of_one(mpi: &Mpi) {
+    let out = TempDir::new().unwrap();
+    let program = compile_c(mpi, "mpicc", "tests/mpi/rows.c", &out);
+    for ranks in [1, 2, 3] {
+        assert_eq!(on_ranks(mpi, ranks, &program), "0 failures\n");
     }
 }
 

@@ -24,6 +24,8 @@ struct OnRows<S> {
     world: Arc<dyn Communicator>,
     part: Box<dyn Solve<S>>,
     rows: Slab,
+    /// The caller's grid; the first of `levels` may hold a periodic direction twice.
+    whole: Shape,
     levels: Vec<Shape>,
     description: Description,
 }
@@ -45,7 +47,7 @@ impl<S: OnRanks> OnRows<S> {
             let rows = ranks.slabs(matrix.shape())?.of(ranks.rank());
             let (part, levels) = (make()?, matrix.levels());
             let description = described_whole(part.description(), &levels);
-            Ok(Self { world: Arc::clone(world), part, rows, levels, description })
+            Ok(Self { world: Arc::clone(world), part, rows, whole: matrix.shape(), levels, description })
         })
     }
 
@@ -56,7 +58,7 @@ impl<S: OnRanks> OnRows<S> {
     }
 
     fn is_own(&self, shape: Shape) -> bool {
-        self.levels.first().is_some_and(|&whole| shape == self.rows.shape(whole))
+        shape == self.rows.shape(self.whole)
     }
 
     fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
