@@ -534,7 +534,8 @@ int32_t isobar_solver_apply(isobar_solver *solver,
                             const isobar_array *v);
 
 // Updates the solver in place with the coefficients of another problem, such as that of the next time step. Widths of cells and the values of sides
-// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same.
+// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same, and the problem must be divided
+// among ranks if the solver is.
 //
 // Asks of the caller:
 // Both are valid handles.

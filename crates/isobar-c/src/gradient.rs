@@ -71,7 +71,7 @@ pub unsafe extern "C" fn isobar_solver_gradient(
     coded(|| {
         // SAFETY: promised by the caller.
         let (solver, problem) = unsafe { (required("solver", solver)?, required("problem", problem)?) };
-        if problem.ranks().is_some() {
+        if problem.ranks().is_some() || solver.0.lock()?.ranks.is_some() {
             let message = "derivatives are not supported on a grid divided among ranks; solve on one process";
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }

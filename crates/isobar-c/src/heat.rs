@@ -201,11 +201,10 @@ pub unsafe extern "C" fn isobar_heat_step(
     coded(|| {
         // SAFETY: promised by the caller.
         let mut run = unsafe { required("heat", heat)? }.0.lock()?;
-        let Run { work: stepper, ranks, .. } = &mut *run;
         let clock = Instant::now();
-        let taken = on_all(ranks.as_ref(), || {
+        let taken = run.on_all(|stepper, ranks, _| {
             // SAFETY: promised by the caller.
-            let mut observe = unsafe { observer(progress, data, ranks.as_ref())? };
+            let mut observe = unsafe { observer(progress, data, ranks)? };
             Ok(stepper.step_observed(&mut observe)?)
         })?;
         let seen = Step {
@@ -237,7 +236,7 @@ pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> 
         // SAFETY: promised by the caller.
         unsafe { required("heat", heat)? }
             .0
-            .on_all(|stepper, _| Ok(stepper.state(unsafe { required("u", u)?.raw("u")?.target()? })?))
+            .on_all(|stepper, _, own| Ok(stepper.state(unsafe { required("u", u)?.shaped("u", own)?.target()? })?))
     })
 }
 
@@ -251,7 +250,7 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
         // SAFETY: promised by the caller.
         unsafe { required("heat", heat)? }
             .0
-            .on_all(|stepper, _| Ok(stepper.replace(unsafe { required("u", u)?.raw("u")?.source()? })?))
+            .on_all(|stepper, _, own| Ok(stepper.replace(unsafe { required("u", u)?.shaped("u", own)?.source()? })?))
     })
 }
 
@@ -264,13 +263,10 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
 pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Problem, source: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe { required("heat", heat)? }.0.on_all(|stepper, ranks| {
+        unsafe { required("heat", heat)? }.0.on_all(|stepper, ranks, _| {
             // SAFETY: promised by the caller.
             let problem = unsafe { required("problem", problem)? };
-            if problem.ranks().is_some() != ranks.is_some() {
-                let message = "the problem must be divided among the ranks of the run; call isobar_problem_divide";
-                return Err(Failure::invalid(message));
-            }
+            problem.require_division_of("run", ranks)?;
             // SAFETY: promised by the caller.
             Ok(stepper.update(unsafe { in_space(problem, source)? })?)
         })

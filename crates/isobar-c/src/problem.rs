@@ -33,6 +33,17 @@ impl Problem {
         Self { system, z_follows_x: false, ranks: OnceLock::new() }
     }
 
+    /// Returns the boundary conditions of diffusion in cells as bytes.
+    fn sides(&self) -> Vec<u8> {
+        let Ok(DiffusionProblem { boundary, side_fields, .. }) = self.system.diffusion() else { return Vec::new() };
+        let mut bytes = format!("{boundary:?}").into_bytes();
+        for field in side_fields.iter().flatten().flat_map(|side| [&side.value, &side.coefficient]) {
+            bytes.push(field.is_some().into());
+            bytes.extend(field.iter().flatten().flat_map(|number| number.to_le_bytes()));
+        }
+        bytes
+    }
+
     /// Notes which directions have a separate κ.
     fn of_directions(self, kappa_y: Option<&Array>, kappa_z: Option<&Array>) -> Self {
         Self { z_follows_x: kappa_y.is_some() && kappa_z.is_none(), ..self }
@@ -43,7 +54,22 @@ impl Problem {
         self.ranks.get()
     }
 
+    /// Fails if one of this problem and what it is to update is divided among ranks, and the other is not.
+    pub(crate) fn require_division_of(&self, what: &str, ranks: Option<&isobar::Ranks>) -> Result<()> {
+        match (self.ranks(), ranks) {
+            (None, Some(_)) => Err(Failure::invalid(format!(
+                "the {what} is divided among ranks, and the problem is not; call isobar_problem_divide first"
+            ))),
+            (Some(_), None) => Err(Failure::invalid(format!(
+                "the problem is divided among ranks, and the {what} is not; give a problem of the whole grid"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Divides it among ranks, which must have the same boundary conditions; to be called on all ranks together.
     pub(crate) fn divide(&self, ranks: isobar::Ranks) -> Result<()> {
+        ranks.require_same("the kind, the value or the coefficient of a side", &self.sides())?;
         let again = "the problem is divided already; make a new one";
         self.ranks.set(ranks).map_err(|_| Failure::invalid(again))
     }

@@ -3,13 +3,13 @@
 use std::ffi::{CString, c_char};
 use std::time::Instant;
 
-use isobar::{Description, Outcome, Ranks};
+use isobar::{Description, Outcome, Ranks, Shape};
 use isobar_case::Label;
 use isobar_case::report::{Checks, Seconds, to_json};
 
 use crate::handle::{Exclusive, hand_out};
 use crate::status::{Failure, ISOBAR_OK, Result};
-use crate::together::on_all;
+use crate::together::{on_all, own_shape};
 
 /// A solver or a time stepper, with what its reports need.
 pub(crate) struct Run<W> {
@@ -24,6 +24,15 @@ pub(crate) struct Run<W> {
     pub(crate) ranks: Option<Ranks>,
 }
 
+impl<W> Run<W> {
+    /// Calls a function on all ranks, with the shape of this rank's arrays.
+    pub(crate) fn on_all<R>(&mut self, call: impl FnOnce(&mut W, Option<&Ranks>, Shape) -> Result<R>) -> Result<R> {
+        let Self { work, label, ranks, .. } = self;
+        let ranks = ranks.as_ref();
+        on_all(ranks, || call(work, ranks, own_shape(ranks, label.shape)?))
+    }
+}
+
 impl<W> Exclusive<Run<W>> {
     /// Keeps what has been made since `clock`; `name` is its name in messages.
     pub(crate) fn of(name: &'static str, work: W, label: Label, clock: Instant, ranks: Option<&Ranks>) -> Self {
@@ -31,11 +40,9 @@ impl<W> Exclusive<Run<W>> {
         Self::new(name, Run { work, label, setup, last: None, report: CString::default(), ranks: ranks.cloned() })
     }
 
-    /// Calls a function on all ranks.
-    pub(crate) fn on_all(&self, call: impl FnOnce(&mut W, Option<&Ranks>) -> Result<()>) -> Result<i32> {
-        let mut run = self.lock()?;
-        let Run { work, ranks, .. } = &mut *run;
-        on_all(ranks.as_ref(), || call(work, ranks.as_ref()))?;
+    /// Calls a function on all ranks, with the shape of this rank's arrays.
+    pub(crate) fn on_all(&self, call: impl FnOnce(&mut W, Option<&Ranks>, Shape) -> Result<()>) -> Result<i32> {
+        self.lock()?.on_all(call)?;
         Ok(ISOBAR_OK)
     }
 

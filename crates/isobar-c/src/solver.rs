@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::MutexGuard;
 use std::time::Instant;
 
-use isobar::{Device, Guess, Ranks, RawArray};
+use isobar::{Device, Guess, Ranks, RawArray, Shape};
 use isobar_case::solver_options;
 
 use crate::array::Array;
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn isobar_solver_solve(
     coded(|| {
         // SAFETY: promised by the caller.
         let (mut state, outcome, seconds) = unsafe {
-            solve_by(solver, from_u, |solver, guess, ranks| {
-                let (from, to) = (required("b", b)?.raw("b")?, required("u", u)?.raw("u")?);
+            solve_by(solver, from_u, |solver, guess, ranks, own| {
+                let (from, to) = (required("b", b)?.shaped("b", own)?, required("u", u)?.shaped("u", own)?);
                 let mut observer = observer(progress, data, ranks)?;
                 Ok(RawArray::with(&from, &to, |b, u| solver.solve_observed(b, u, guess, &mut observer))?)
             })?
@@ -102,15 +102,14 @@ pub unsafe extern "C" fn isobar_solver_solve(
 unsafe fn solve_by<'s, R>(
     solver: *mut Solver,
     from_u: i32,
-    solve: impl FnOnce(&mut isobar::Solver, Guess, Option<&Ranks>) -> Result<R>,
+    solve: impl FnOnce(&mut isobar::Solver, Guess, Option<&Ranks>, Shape) -> Result<R>,
 ) -> Result<(MutexGuard<'s, Run<isobar::Solver>>, R, f64)> {
     // SAFETY: promised by the caller.
     let solver: &'s Solver = unsafe { required("solver", solver)? };
     let mut state = solver.0.lock()?;
-    let Run { work, ranks, .. } = &mut *state;
     let clock = Instant::now();
     let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
-    let found = on_all(ranks.as_ref(), || solve(work, guess, ranks.as_ref()))?;
+    let found = state.on_all(|work, ranks, own| solve(work, guess, ranks, own))?;
     Ok((state, found, clock.elapsed().as_secs_f64()))
 }
 
@@ -136,8 +135,8 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
     coded(|| {
         // SAFETY: promised by the caller.
         let (mut state, outcomes, seconds) = unsafe {
-            solve_by(solver, from_u, |solver, guess, ranks| {
-                let (b, u) = (arrays("b", b, count)?, arrays("u", u, count)?);
+            solve_by(solver, from_u, |solver, guess, ranks, own| {
+                let (b, u) = (arrays("b", b, count, own)?, arrays("u", u, count, own)?);
                 Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observer(progress, data, ranks)?)?)
             })?
         };
@@ -166,13 +165,13 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
 ///
 /// # Safety
 /// There are `count` arrays, or the pointer is null.
-unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<RawArray>> {
+unsafe fn arrays(what: &str, first: *const Array, count: usize, shape: Shape) -> Result<Vec<RawArray>> {
     // SAFETY: promised by the caller.
     unsafe { required(what, first)? };
     (0..count)
         .map(|n| {
             // SAFETY: promised by the caller.
-            unsafe { required(what, first.wrapping_add(n))? }.raw(&format!("{what}[{n}]"))
+            unsafe { required(what, first.wrapping_add(n))? }.shaped(&format!("{what}[{n}]"), shape)
         })
         .collect()
 }
@@ -185,15 +184,16 @@ unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<Ra
 pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Array, v: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe { required("solver", solver)? }.0.on_all(|solver, _| unsafe {
-            let (u, v) = (required("u", u)?.raw("u")?, required("v", v)?.raw("v")?);
+        unsafe { required("solver", solver)? }.0.on_all(|solver, _, own| unsafe {
+            let (u, v) = (required("u", u)?.shaped("u", own)?, required("v", v)?.shaped("v", own)?);
             Ok(RawArray::with(&u, &v, |u, v| solver.apply(u, v))?)
         })
     })
 }
 
 /// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Widths of cells and the values of sides
-/// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same.
+/// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same, and the problem must be divided
+/// among ranks if the solver is.
 ///
 /// # Safety
 /// Both are valid handles.
@@ -201,9 +201,12 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
 pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *const Problem) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe { required("solver", solver)? }
-            .0
-            .on_all(|solver, _| Ok(unsafe { required("problem", problem)? }.system.matrix.update(solver)?))
+        unsafe { required("solver", solver)? }.0.on_all(|solver, ranks, _| {
+            // SAFETY: promised by the caller.
+            let problem = unsafe { required("problem", problem)? };
+            problem.require_division_of("solver", ranks)?;
+            Ok(problem.system.matrix.update(solver)?)
+        })
     })
 }
 

@@ -10,7 +10,7 @@ use isobar_dist::{Ranks, together};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
-use crate::divided::require_same_system;
+use crate::divided::{require_same, require_same_system};
 use crate::process::OfProcess;
 
 /// A stepper of u_t = ∇·(κ∇u) − c u + f: a problem in space, a scheme, a solver and a device, with all the memory that stepping
@@ -39,7 +39,7 @@ impl TimeStepper {
     /// Puts everything on a device and sets the state to 0.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for invalid options; the errors of the device.
+    /// [`Error::Invalid`](crate::Error::Invalid) for invalid options, and for options that differ between ranks; the errors of the device.
     pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         device.require_process()?;
         let shape = heat.shape();
@@ -47,6 +47,7 @@ impl TimeStepper {
         let make = || -> Result<Box<dyn Evolve>> {
             if let Some(ranks) = &ranks {
                 require_same_system(&**ranks.world(), &heat.stiffness, Some(solver))?;
+                require_same(&**ranks.world(), "an option of the time steps", format!("{options:?}").as_bytes())?;
             }
             Ok(match device {
                 Device::Cpu(backend) => isobar_cpu::solvers::heat(backend, heat, options, solver)?,

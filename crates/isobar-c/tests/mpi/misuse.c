@@ -43,6 +43,43 @@ static int is_odd(void)
     return rank == size - 1;
 }
 
+/* Problems and arrays that are not divided as the solver is. */
+static void of_forms(isobar_problem *problem, isobar_solver *solver, const isobar_diffusion *box, isobar_array *own_b, isobar_array *own_u)
+{
+    static double u[MOST];
+    isobar_array whole = isobar_host_array(u, NZ, NY, NX, ISOBAR_F64);
+    isobar_gradient wanted = {.size = sizeof wanted, .b = &whole};
+    isobar_problem *undivided, *other;
+    isobar_solver *alone;
+    expect(isobar_problem_diffusion(box, &undivided), ISOBAR_OK, "");
+    expect(isobar_solver_gradient(solver, undivided, &whole, &whole, &wanted), ISOBAR_UNSUPPORTED, "among ranks");
+    expect(isobar_solver_update(solver, undivided), ISOBAR_INVALID, "the solver is divided among ranks, and the problem is not");
+    expect(isobar_solver_create(undivided, NULL, "cpu", 1, &alone), ISOBAR_OK, "");
+    expect(isobar_solver_update(alone, problem), ISOBAR_INVALID, "the problem is divided among ranks, and the solver is not");
+    isobar_solver_free(alone);
+    isobar_problem_free(undivided);
+    /* The shape of the whole grid, which rows with halos may have. */
+    expect(isobar_solver_solve(solver, &whole, own_u, 0, NULL, NULL), ISOBAR_INVALID, "b: found shape");
+    expect(isobar_solver_solve(solver, own_b, is_odd() ? &whole : own_u, 0, NULL, NULL), ISOBAR_INVALID, "u: found shape");
+    expect(isobar_solver_solve_many(solver, own_b, &whole, 1, 0, NULL, NULL, NULL), ISOBAR_INVALID, "u[0]: found shape");
+    expect(isobar_solver_apply(solver, &whole, own_u), ISOBAR_INVALID, "u: found shape");
+    isobar_time_steps steps = {.size = sizeof steps, .dt = 0.1, .end_time = 0.3};
+    isobar_heat *heat;
+    expect(isobar_heat_create(problem, NULL, own_b, &steps, NULL, "cpu", 1, &heat), ISOBAR_OK, "");
+    expect(isobar_heat_state(heat, &whole), ISOBAR_INVALID, "u: found shape");
+    expect(isobar_heat_set_state(heat, &whole), ISOBAR_INVALID, "u: found shape");
+    isobar_heat_free(heat);
+    /* A side that differs on one rank. */
+    isobar_ranks *ranks;
+    expect(isobar_ranks_create(as_integer(MPI_COMM_WORLD), &ranks), ISOBAR_OK, "");
+    isobar_diffusion sides = *box;
+    sides.sides[1][0] = (isobar_side){ISOBAR_NEUMANN, is_odd() ? 5.0 : 1.0};
+    expect(isobar_problem_diffusion(&sides, &other), ISOBAR_OK, "");
+    expect(isobar_problem_divide(other, ranks), ISOBAR_INVALID, "of a side: not the same as on rank 0");
+    isobar_problem_free(other);
+    isobar_ranks_free(ranks);
+}
+
 int main(int argc, char **argv)
 {
     isobar_ranks *ranks = NULL;
@@ -181,11 +218,22 @@ int main(int argc, char **argv)
         own_u.data = u + first * NX;
     }
     isobar_problem_free(wrong);
+    if (size > 1)
+        of_forms(problem, solver, &box, &own_b, &own_u);
 
     /* Time steps, from rows. */
     isobar_time_steps steps = {.size = sizeof steps, .dt = 0.1, .end_time = 0.3};
     isobar_heat *heat;
     isobar_step step;
+    for (int n = 0; n < 5 && size > 1; ++n) {
+        isobar_time_steps others = steps;
+        double *changed[] = {&others.dt, &others.end_time, &others.step_tolerance};
+        if (n < 3 && is_odd())
+            *changed[n] = 0.2;
+        others.scheme = n == 3 && is_odd() ? ISOBAR_BACKWARD_EULER : ISOBAR_CRANK_NICOLSON;
+        others.extrapolates = n == 4 && is_odd();
+        expect(isobar_heat_create(problem, NULL, &own_b, &others, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "an option of the time steps");
+    }
     expect(isobar_heat_create(problem, NULL, is_odd() ? &no_b : &own_b, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "null pointer");
     expect(isobar_heat_create(problem, &own_b, &own_b, &steps, "tolerance = 1e-10", "cpu", 1, &heat), ISOBAR_OK, "");
     double energy, before = 0;
