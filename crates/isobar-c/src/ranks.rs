@@ -14,8 +14,12 @@ pub struct Ranks(isobar::Ranks);
 /// communicator, which is freed when this handle and everything made from it are freed.
 ///
 /// Calls with these ranks, including this first one, are collective: all ranks make them in the same order. If a call fails on one rank, it fails on
-/// all, with the code and the message of the first rank that failed. If MPI was initialised with less than MPI_THREAD_SERIALIZED,
-/// the thread that initialised it must make these calls. MPICH, Open MPI and the MPI 5 ABI are supported.
+/// all, with the code and the message of the first rank that failed. MPICH, Open MPI and the MPI 5 ABI are supported.
+///
+/// Threads: if MPI was initialised with less than MPI_THREAD_SERIALIZED, the thread that initialised it must make these calls. With
+/// MPI_THREAD_SERIALIZED any thread may make them, and threads that use different ranks at the same time take turns inside isobar; but the program must
+/// not call MPI itself, in any thread, during such a call. With MPI_THREAD_MULTIPLE it may. Calls with the same ranks are made one at a time, and
+/// threads that make ranks do it in the same order on every rank.
 ///
 /// # Safety
 /// `ranks` is writable.

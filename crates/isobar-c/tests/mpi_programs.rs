@@ -12,9 +12,10 @@ use programs::{C_STRICT, crate_folder, fortran, libraries, run};
 use tempfile::TempDir;
 
 fn main() {
-    let tests: [(&str, fn(&Mpi)); 4] = [
+    let tests: [(&str, fn(&Mpi)); 5] = [
         ("a_model_in_c_solves_on_its_communicator", a_model_in_c_solves_on_its_communicator),
         ("rows_of_a_rank_give_the_solution_of_one", rows_of_a_rank_give_the_solution_of_one),
+        ("threads_with_a_communicator_each_take_turns", threads_with_a_communicator_each_take_turns),
         ("misuse_on_one_rank_comes_back_on_all", misuse_on_one_rank_comes_back_on_all),
         ("a_model_in_fortran_solves_on_its_communicator", a_model_in_fortran_solves_on_its_communicator),
     ];
@@ -63,21 +64,26 @@ fn a_model_in_c_solves_on_its_communicator(mpi: &Mpi) {
 }
 
 fn rows_of_a_rank_give_the_solution_of_one(mpi: &Mpi) {
-    let out = TempDir::new().unwrap();
-    let program = compile_c(mpi, "mpicc", "tests/mpi/rows.c", &out);
-    for ranks in [1, 2, 3] {
-        assert_eq!(on_ranks(mpi, ranks, &program), "0 failures\n");
+    has_no_failures(mpi, "tests/mpi/rows.c", &[1, 2, 3]);
+}
+
+fn threads_with_a_communicator_each_take_turns(mpi: &Mpi) {
+    has_no_failures(mpi, "tests/mpi/threads.c", &[2]);
+}
+
+/// Checks the output of a C program that counts its failures.
+fn has_no_failures(mpi: &Mpi, source: &str, ranks: &[usize]) {
+    for compiler in compilers(mpi) {
+        let out = TempDir::new().unwrap();
+        let program = compile_c(mpi, compiler, source, &out);
+        for &ranks in ranks {
+            assert_eq!(on_ranks(mpi, ranks, &program), "0 failures\n", "{compiler}, {ranks} ranks");
+        }
     }
 }
 
 fn misuse_on_one_rank_comes_back_on_all(mpi: &Mpi) {
-    for compiler in compilers(mpi) {
-        let out = TempDir::new().unwrap();
-        let program = compile_c(mpi, compiler, "tests/mpi/misuse.c", &out);
-        for ranks in [2, 3] {
-            assert_eq!(on_ranks(mpi, ranks, &program), "0 failures\n", "{compiler}");
-        }
-    }
+    has_no_failures(mpi, "tests/mpi/misuse.c", &[2, 3]);
 }
 
 fn a_model_in_fortran_solves_on_its_communicator(mpi: &Mpi) {

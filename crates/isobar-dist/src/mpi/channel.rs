@@ -107,14 +107,19 @@ impl<H: Handle> Channel<H> {
     }
 
     /// Returns when all messages are complete, or one has failed; `look` is called with the awaited rank at intervals, and its error
-    /// ends the waiting.
-    pub(super) fn wait(&self, started: &mut [Started], look: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
+    /// ends the waiting. `rest` yields this thread's core.
+    pub(super) fn wait(
+        &self,
+        started: &mut [Started],
+        rest: &mut dyn FnMut(),
+        look: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         let mut tests = 0u32;
         for message in started {
             while !self.test(message)? {
                 tests = tests.wrapping_add(1);
                 if tests > TESTS {
-                    std::thread::yield_now();
+                    rest();
                 }
                 if tests.is_multiple_of(TESTS_PER_LOOK) {
                     look(message.peer)?;

@@ -3,6 +3,9 @@
 //! The program has started MPI and will end it. Messages go over duplicates of its communicator, so that they never match the
 //! program's own. A failed rank does not end the program: all ranks abandon the operation and get its error, see
 //! [`settle`](super::settle). Ranks that hang are not detected, since a program may allow MPI one thread only.
+//!
+//! Unless the program has started MPI with MPI_THREAD_MULTIPLE, threads with a communicator each take turns ([`turn`](super::turn)): a thread has its
+//! turn while it starts messages and while it tests them, but not while it computes or rests.
 
 use std::fmt;
 use std::io::Write;
@@ -15,6 +18,7 @@ use super::channel::{Channel, caught, let_loose};
 use super::failure::failure;
 use super::functions::{Handle, Mpi};
 use super::settle::Affairs;
+use super::turn::{CALLS, Turn};
 use crate::communicator::{Communicator, Message};
 use crate::told::{Tell, Told};
 
@@ -29,6 +33,8 @@ pub(super) struct Guest<H: Handle> {
     pub(super) letters: H,
     /// Whether the program allows MPI calls on one thread only (MPI_THREAD_FUNNELED or less).
     is_bound: bool,
+    /// Whether the program allows MPI calls on several threads at the same time (MPI_THREAD_MULTIPLE).
+    is_free: bool,
     /// The process that is the rank, and not one that was forked from it.
     process: u32,
     affairs: Mutex<Affairs>,
@@ -85,6 +91,8 @@ impl<H: Handle> Guest<H> {
         let provided = mpi.ask("MPI_Query_thread", mpi.query_thread)?;
         let is_bound = provided < mpi.constants.serialized;
         require_thread(&mpi, is_bound)?;
+        let is_free = provided > mpi.constants.serialized;
+        let _turn = (!is_free).then(|| CALLS.turn());
         let duplicates = {
             let _codes = Codes::new(&mpi)?;
             // SAFETY: takes any number, while MPI runs.
@@ -109,7 +117,19 @@ impl<H: Handle> Guest<H> {
         let [messages, letters] = duplicates;
         let channel = Channel::new(mpi, messages)?;
         let affairs = Mutex::new(Affairs::new(channel.size));
-        Ok(Self { channel, letters, is_bound, process: std::process::id(), affairs })
+        Ok(Self { channel, letters, is_bound, is_free, process: std::process::id(), affairs })
+    }
+
+    /// Returns when this thread may call MPI.
+    pub(super) fn turn(&self) -> Option<Turn<'static>> {
+        (!self.is_free).then(|| CALLS.turn())
+    }
+
+    /// Yields this thread's core and its turn.
+    pub(super) fn rest(&self, turn: &mut Option<Turn<'static>>) {
+        *turn = None;
+        std::thread::yield_now();
+        *turn = self.turn();
     }
 
     pub(super) fn affairs(&self) -> MutexGuard<'_, Affairs> {
@@ -149,10 +169,15 @@ impl<H: Handle> Communicator for Guest<H> {
         }
         let mut started = Vec::with_capacity(2 * messages.len());
         let (mut is_told, mut told_at, mut done) = (false, None, Ok(()));
-        // SAFETY: the slices stay borrowed until all is over, which after a failure it is when all have met.
-        let result = unsafe { self.channel.start(messages, &mut started) }.and_then(|()| {
+        let begun = {
+            let _turn = self.turn();
+            // SAFETY: the slices stay borrowed until all is over, which after a failure it is when all have met.
+            unsafe { self.channel.start(messages, &mut started) }
+        };
+        let result = begun.and_then(|()| {
             done = caught(meanwhile);
-            self.channel.wait(&mut started, &mut |peer| {
+            let mut turn = self.turn();
+            self.channel.wait(&mut started, &mut || self.rest(&mut turn), &mut |peer| {
                 if !self.has_letters(&affairs) {
                     return Ok(());
                 }
@@ -202,6 +227,7 @@ impl<H: Handle> Drop for Guest<H> {
         // After MPI_Finalize nothing is left to free; a thread that may not call MPI leaves the duplicates to MPI_Finalize.
         let is_rank = self.process == std::process::id();
         if is_rank && is_running(mpi).unwrap_or(false) && require_thread(mpi, self.is_bound).is_ok() {
+            let _turn = self.turn();
             // SAFETY: handles of duplicates that nobody can use any more.
             unsafe {
                 (mpi.comm_free)(&raw mut self.channel.communicator);

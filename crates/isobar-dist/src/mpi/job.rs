@@ -128,7 +128,7 @@ impl<H: Handle> Communicator for Job<H> {
             let done = caught(meanwhile);
             let (mut post, mut patience) = (self.world.turn(), Patience::new(self.world.limit));
             post.has_exchanged = true;
-            channel.wait(&mut started, &mut |peer| {
+            channel.wait(&mut started, &mut std::thread::yield_now, &mut |peer| {
                 patience.look(&self.world, &mut post, peer);
                 Ok(())
             })?;

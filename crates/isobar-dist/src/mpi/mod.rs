@@ -5,7 +5,8 @@
 //!
 //! * `library` finds the library and its family; `functions` its functions; `channel` messages,
 //! * `job` processes that start and end MPI through this library, watched by `watch`, and ended if one fails,
-//! * `guest` a communicator of a program that has started MPI itself; `settle` what its ranks do if one fails.
+//! * `guest` a communicator of a program that has started MPI itself; `settle` what its ranks do if one fails; `turn` the
+//!   turns of its threads.
 
 mod channel;
 mod failure;
@@ -14,6 +15,7 @@ mod guest;
 mod job;
 mod library;
 mod settle;
+mod turn;
 mod watch;
 
 use std::sync::Arc;

@@ -139,6 +139,7 @@ impl<H: Handle> Guest<H> {
         started: &mut [Started],
     ) -> Result<Vec<Option<Told>>> {
         let (rank, size, mpi) = (self.channel.rank, self.channel.size, &self.channel.mpi);
+        let mut turn = self.turn();
         for message in started.iter_mut().filter(|message| message.expected.is_some() && !message.is_over) {
             self.withdraw(message, affairs)?;
         }
@@ -191,7 +192,7 @@ impl<H: Handle> Guest<H> {
             if is_over && letters.is_empty() {
                 break;
             }
-            std::thread::yield_now();
+            self.rest(&mut turn);
         }
         let failures = heard.into_iter().enumerate();
         Ok(failures.map(|(n, letter)| if n == rank { mine.clone() } else { letter?.failure }).collect())
