@@ -539,7 +539,7 @@ contains
 
   !> Describes u(nx, ny, nz) in the memory of a GPU: address is that of u(1, 1, 1), extents is [nx, ny, nz], ordinal the number of the CUDA device.
   !> With the ordinal -1, u is in host memory: so solve_many takes it, address being c_loc(u(1, 1, 1)) of a target.
-  !> strides are in elements, by default [1, nx, nx ny]; kind is c_float or, by default, c_double. stream is the
+  !> strides are in elements, by default [1, nx, nx ny], which [0, 0, 0] means too; kind is c_float or, by default, c_double. stream is the
   !> cudaStream_t of the caller's work, which isobar waits for and which may use the result; without it, the caller's work on u is finished.
   function isobar_cuda_array(address, extents, ordinal, strides, kind, stream) result(array)
     type(c_ptr), intent(in) :: address
@@ -550,13 +550,16 @@ contains
     type(isobar_array) :: array
     integer(c_intptr_t) :: size
     array%data = address
-    array%shape = int(extents(3:1:-1), c_size_t)
+    array%shape = int(max(0, extents(3:1:-1)), c_size_t)
     array%device = int(ordinal, c_int32_t)
     size = c_sizeof(0.0_c_double)
     if (present(kind)) then
        if (kind == c_float) then
           array%dtype = f32
           size = c_sizeof(0.0_c_float)
+       else if (kind /= c_double) then
+          ! Calls with the array refuse it.
+          array%dtype = -1
        end if
     end if
     if (present(strides)) array%strides = size * int(strides(3:1:-1), c_intptr_t)
@@ -684,6 +687,8 @@ contains
     call self%free()
     cells = extents
     if (present(ranks) .and. present(ny)) cells(2) = ny
+    if (present(ny) .and. .not. present(ranks)) wrong = "ny is given without ranks; give both, for a grid that is divided"
+    if (present(ranks) .and. .not. present(ny)) wrong = "ranks are given without ny; give the number of rows of the whole grid"
     call widths_of(dx, "dx", 1)
     call widths_of(dy, "dy", 2)
     call widths_of(dz, "dz", 3)

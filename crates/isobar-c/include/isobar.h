@@ -170,7 +170,8 @@ typedef struct {
 } isobar_time_steps;
 
 // A progress function, called after every iteration; a return value other than 0 stops the solve. It is called on the thread that solves or on
-// one of the solver's, with no floating-point exception trapped, and must not use that solver.
+// one of the solver's, with no floating-point exception trapped. It must not use that solver, and must return: a C++ exception or a longjmp that
+// leaves it ends the program or is undefined.
 typedef int32_t (*isobar_progress)(void *data,
                                    size_t iteration,
                                    double relative_residual);
@@ -539,7 +540,7 @@ int32_t isobar_solver_apply(isobar_solver *solver,
 
 // Updates the solver in place with the coefficients of another problem, such as that of the next time step. Widths of cells and the values of sides
 // may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same, and the problem must be divided
-// among ranks if the solver is.
+// among ranks if the solver is. A report or derivatives need a new solve.
 //
 // Asks of the caller:
 // Both are valid handles.

@@ -50,7 +50,9 @@ impl Array {
             ISOBAR_F64 => Precision::F64,
             ISOBAR_F32 => Precision::F32,
             other => {
-                return Err(Failure::invalid(format!("{what}: unknown dtype {other}; use ISOBAR_F64 or ISOBAR_F32")));
+                return Err(Failure::invalid(format!(
+                    "{what}: unknown dtype {other}; use ISOBAR_F64 or ISOBAR_F32, in Fortran the kind c_double or c_float"
+                )));
             }
         };
         self.place(precision).map_err(|failure| Failure { message: format!("{what}: {}", failure.message), ..failure })

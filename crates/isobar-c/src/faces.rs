@@ -7,7 +7,7 @@ use isobar_case::{LinearSystem, face_problem};
 use crate::array::Array;
 use crate::handle::{hand_out_handle, sized};
 use crate::problem::Problem;
-use crate::status::{Failure, Result};
+use crate::status::{Failure, ISOBAR_OUT_OF_MEMORY, Result};
 
 /// A matrix of conductances between neighbours, such as those of finite volumes on unequal cells, of cut cells and of networks:
 ///
@@ -51,6 +51,17 @@ pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, ou
 const MEMBERS: [(&str, &str); 3] =
     [("conductances in x", "tx"), ("conductances in y", "ty"), ("conductances in z", "tz")];
 
+/// Returns the conductances that the caller has left out.
+fn zeros(name: &str, count: usize) -> Result<Vec<f64>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| {
+        let message = format!("{name}: there is no memory for {count} values; use a smaller shape");
+        Failure::new(ISOBAR_OUT_OF_MEMORY, message)
+    })?;
+    values.resize(count, 0.0);
+    Ok(values)
+}
+
 /// # Safety
 /// Everything that the description points to is readable.
 unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
@@ -66,7 +77,7 @@ unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
         let shape = shape.faces_between(axis);
         // SAFETY: promised by the caller.
         let values = unsafe { array.as_ref().map(|array| array.values(name, shape)).transpose()? };
-        faces[axis as usize] = values.unwrap_or_else(|| vec![0.0; shape.cells()]);
+        faces[axis as usize] = values.map_or_else(|| zeros(name, shape.cells()), Ok)?;
     }
     // SAFETY: promised by the caller.
     let [shift, active] = unsafe { [given.shift.as_ref(), given.active.as_ref()] };

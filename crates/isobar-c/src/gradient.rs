@@ -290,7 +290,10 @@ impl Solver {
     fn solve_adjoint(&self, solve: impl FnOnce(&mut isobar::Solver) -> isobar::Result<Outcome>) -> Result<()> {
         let mut run = self.0.lock()?;
         match &run.last {
-            None => return Err(Failure::invalid("there is no solve to differentiate; call isobar_solver_solve first")),
+            None => {
+                let message = "there is no solve to differentiate since the solver was made or updated; call isobar_solver_solve first";
+                return Err(Failure::invalid(message));
+            }
             Some((outcome, _)) => judged(outcome).map_err(|failure| of("the solve", failure))?,
         };
         let outcome = run.work.projecting(solve)?;

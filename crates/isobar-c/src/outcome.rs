@@ -8,7 +8,8 @@ use isobar::{Outcome, Ranks, Stop};
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_NOT_CONVERGED, ISOBAR_OK, Result};
 
 /// A progress function, called after every iteration; a return value other than 0 stops the solve. It is called on the thread that solves or on
-/// one of the solver's, with no floating-point exception trapped, and must not use that solver.
+/// one of the solver's, with no floating-point exception trapped. It must not use that solver, and must return: a C++ exception or a longjmp that
+/// leaves it ends the program or is undefined.
 pub type Progress = Option<unsafe extern "C" fn(data: *mut c_void, iteration: usize, relative_residual: f64) -> i32>;
 
 /// A caller's pointer that is passed to the caller's function.

@@ -193,7 +193,7 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
 
 /// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Widths of cells and the values of sides
 /// may differ too. The number of cells, the kinds of sides, and whether there are c or Robin sides must be the same, and the problem must be divided
-/// among ranks if the solver is.
+/// among ranks if the solver is. A report or derivatives need a new solve.
 ///
 /// # Safety
 /// Both are valid handles.
@@ -201,12 +201,16 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
 pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *const Problem) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe { required("solver", solver)? }.0.on_all(|solver, ranks, _| {
+        let mut state = unsafe { required("solver", solver)? }.0.lock()?;
+        state.on_all(|solver, ranks, _| {
             // SAFETY: promised by the caller.
             let problem = unsafe { required("problem", problem)? };
             problem.require_division_of("solver", ranks)?;
             Ok(problem.system.matrix.update(solver)?)
-        })
+        })?;
+        // The last solve was one with another matrix.
+        state.last = None;
+        Ok(ISOBAR_OK)
     })
 }
 

@@ -42,6 +42,12 @@ program cuda_array
   b = isobar_cuda_array(nowhere, [nx, ny, nz], 1000)
   call problem%diffusion(b, reaction=b, sides=sides, code=code)
   call expect(isobar_device, "")
+  flat = isobar_cuda_array(nowhere, [nx, ny, nz], -1, kind=c_long_double)
+  call solver%solve(flat, u, code=code)
+  call expect(isobar_invalid, "in Fortran the kind c_double or c_float")
+  flat = isobar_cuda_array(nowhere, [-2, ny, nz], -1)
+  call solver%solve(flat, u, code=code)
+  call expect(isobar_invalid, "b: found shape 0×5×4")
   print '(i0, a)', failures, " failures"
 
 contains

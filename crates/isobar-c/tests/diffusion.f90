@@ -37,6 +37,8 @@ program diffusion
   call expect(abs(total + 2 * (ny - 1)) < 1e-8, "the flow through the upper side")
   call problem%flux(u, 4, .true., total, code)
   call expect(code == isobar_invalid .and. isobar_message() == "axis is 4; use 1 for x, 2 for y or 3 for z", "axis 4")
+  call problem%diffusion(kappa, ny=ny, code=code)
+  call expect(code == isobar_invalid .and. index(isobar_message(), "ny is given without ranks") > 0, "ny without ranks")
 
   ! The flow of f = 1 in every cell leaves through the lower side of y: κ ∂u/∂y is the height above, in steps of 1/2.
   sides(:, 1) = isobar_neumann(0.0_real64)

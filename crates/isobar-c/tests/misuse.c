@@ -105,6 +105,10 @@ static void of_heat(isobar_problem *problem, isobar_array *state)
     expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "scheme 5");
     wrong = steps, wrong.step_tolerance = -1.0;
     expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "-1");
+    static double source[CELLS];
+    source[NX + 2] = NAN;
+    isobar_array wild = isobar_host_array(source, NZ, NY, NX, ISOBAR_F64);
+    expect(isobar_heat_create(problem, &wild, state, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "source is NaN at (i, j, k) = (2, 1, 0)");
     isobar_array flat = *state;
     flat.shape[0] = 1;
     expect(isobar_heat_create(problem, NULL, &flat, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "shape");
@@ -197,6 +201,8 @@ int main(void)
     box.kappa_z = NULL;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_DEVICE, "");
     box.kappa = &coefficient;
+    isobar_faces immense = {.size = sizeof immense, .shape = {1 << 20, 1, 1 << 20}};
+    expect(isobar_problem_faces(&immense, &problem), ISOBAR_OUT_OF_MEMORY, "tx: there is no memory for");
     isobar_tensor_product empty = {.size = sizeof empty};
     expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "nx, ny and nz are 0, 0 and 0");
     empty.nx = empty.ny = empty.nz = 3;
@@ -311,6 +317,9 @@ int main(void)
     expect(isobar_problem_diffusion(&box, &other), ISOBAR_OK, "");
     expect(isobar_solver_update(solver, other), ISOBAR_INVALID, "");
     isobar_problem_free(other);
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_OK, "");
+    expect(isobar_solver_update(solver, problem), ISOBAR_OK, "");
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "since the solver was made or updated");
     expect(isobar_solver_solve(solver, &rhs, &solution, 1, NULL, NULL), ISOBAR_OK, "");
 
     pthread_t thread;
