@@ -439,7 +439,8 @@ void isobar_problem_free(isobar_problem *problem);
 // communicator, which is freed when this handle and everything made from it are freed.
 //
 // Calls with these ranks, including this first one, are collective: all ranks make them in the same order. If a call fails on one rank, it fails on
-// all, with the code and the message of the first rank that failed. MPICH, Open MPI and the MPI 5 ABI are supported.
+// all, with the code and the message of the first rank that failed; so does a call that differs from rank 0's. A null handle on one rank cannot be
+// reported: the others wait. MPICH, Open MPI and the MPI 5 ABI are supported.
 //
 // Threads: if MPI was initialised with less than MPI_THREAD_SERIALIZED, the thread that initialised it must make these calls. With
 // MPI_THREAD_SERIALIZED any thread may make them, and threads that use different ranks at the same time take turns inside isobar; but the program must

@@ -39,7 +39,8 @@ pub struct FaceArrays {
 /// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, out: *mut *mut Problem) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
+        place?;
         // SAFETY: promised by the caller.
         unsafe { problem(sized("isobar_faces", description)?) }
     };

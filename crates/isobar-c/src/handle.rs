@@ -34,20 +34,19 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Writes a new handle to `out`, and returns the code of the call.
+/// Writes a new handle to `out`, and returns the code of the call. `make` gets the failure of a call without an output, which a call on several ranks
+/// reports to the others.
 ///
 /// # Safety
 /// `out` is writable.
-pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> i32 {
+pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce(Result<()>) -> Result<T>) -> i32 {
     coded(|| {
-        if out.is_null() {
-            return Err(Failure::invalid("the output for the new handle is a null pointer"));
-        }
-        // SAFETY: not null, and writable, as the caller promises.
-        unsafe { *out = std::ptr::null_mut() };
-        let made = Box::into_raw(Box::new(make()?));
+        let name = "the output for the new handle";
+        // SAFETY: null or writable, as the caller promises.
+        let place = unsafe { hand_out(name, out, std::ptr::null_mut()) };
+        let made = Box::into_raw(Box::new(make(place)?));
         // SAFETY: as before.
-        unsafe { *out = made };
+        unsafe { hand_out(name, out, made)? };
         Ok(ISOBAR_OK)
     })
 }

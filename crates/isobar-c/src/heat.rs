@@ -17,7 +17,7 @@ use crate::run::Run;
 use crate::solver::open;
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
-use crate::together::{on_all, own_shape, whole_values};
+use crate::together::{on_all, own_shape, presence, require_same_call, whole_values};
 
 /// A run of the heat equation u_t = ∇·(κ∇u) − c u + f: its state u and all memory that the steps need, on one device.
 pub struct Heat(Exclusive<Run<TimeStepper>>);
@@ -136,12 +136,16 @@ pub unsafe extern "C" fn isobar_heat_create(
     threads: usize,
     out: *mut *mut Heat,
 ) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
         let clock = Instant::now();
         // SAFETY: promised by the caller.
         let problem = unsafe { required("problem", problem)? };
         let ranks = problem.ranks();
         on_all(ranks, || {
+            place?;
+            // SAFETY: null or readable, as the caller promises.
+            let given = unsafe { source.as_ref() };
+            require_same_call(ranks, || format!("heat_create {}", presence("source", given)))?;
             // SAFETY: promised by the caller.
             let (heat, initial, steps, options, device) = unsafe {
                 let heat = in_space(problem, source)?;
@@ -171,7 +175,8 @@ pub unsafe extern "C" fn isobar_heat_from_case(
     threads: usize,
     out: *mut *mut Heat,
 ) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
+        place?;
         let clock = Instant::now();
         // SAFETY: promised by the caller.
         let (text, folder, device) = unsafe {
@@ -211,6 +216,7 @@ pub unsafe extern "C" fn isobar_heat_step(
         let mut run = unsafe { required("heat", heat)? }.0.lock()?;
         let clock = Instant::now();
         let taken = run.on_all(|stepper, ranks, _| {
+            require_same_call(ranks, || "heat_step".into())?;
             // SAFETY: promised by the caller.
             let mut observe = unsafe { observer(progress, data, ranks)? };
             Ok(stepper.step_observed(&mut observe)?)
@@ -275,6 +281,9 @@ pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Pro
             // SAFETY: promised by the caller.
             let problem = unsafe { required("problem", problem)? };
             problem.require_division_of("run", ranks)?;
+            // SAFETY: null or readable, as the caller promises.
+            let given = unsafe { source.as_ref() };
+            require_same_call(ranks, || format!("heat_update {}", presence("source", given)))?;
             // SAFETY: promised by the caller.
             Ok(stepper.update(unsafe { in_space(problem, source)? })?)
         })
@@ -289,11 +298,13 @@ pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Pro
 pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe {
-            let found = required("heat", heat)?.0.lock()?.work.energy()?;
-            hand_out("energy", energy, found)?;
-        }
-        Ok(ISOBAR_OK)
+        unsafe { required("heat", heat)? }.0.on_all(|stepper, ranks, _| {
+            // SAFETY: promised by the caller.
+            unsafe { required("energy", energy)? };
+            require_same_call(ranks, || "heat_energy".into())?;
+            // SAFETY: promised by the caller.
+            unsafe { hand_out("energy", energy, stepper.energy()?) }
+        })
     })
 }
 

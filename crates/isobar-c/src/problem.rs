@@ -17,7 +17,7 @@ use crate::array::Array;
 use crate::handle::{free_handle, hand_out, hand_out_handle, required, sized};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
-use crate::together::{on_all, own_shape, whole_values};
+use crate::together::{on_all, own_shape, presence, require_same_call, whole_values};
 
 /// A linear system A u = b as data. It may be freed once a solver has been made from it.
 pub struct Problem {
@@ -168,7 +168,8 @@ pub unsafe extern "C" fn isobar_problem_from_case(
     folder: *const c_char,
     out: *mut *mut Problem,
 ) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
+        place?;
         // SAFETY: promised by the caller.
         let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
         let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
@@ -185,7 +186,8 @@ pub unsafe extern "C" fn isobar_problem_from_case(
 /// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionArrays, out: *mut *mut Problem) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
+        place?;
         // SAFETY: promised by the caller.
         unsafe { diffusion(sized("isobar_diffusion", description)?, None) }
     };
@@ -236,6 +238,13 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         // SAFETY: promised by the caller.
         return unsafe { on_device(given, shape, [kappa_y, kappa_z], kappa, reaction) };
     }
+    // Where the caller's rows are wrong, that is said first.
+    kappa.shaped("kappa", own_shape(ranks, shape)?)?;
+    require_same_call(ranks, || {
+        let optional = [("kappa_y", kappa_y), ("kappa_z", kappa_z), ("reaction", reaction), ("active", active)];
+        let optional = optional.map(|(name, array)| presence(name, array)).join(", ");
+        format!("problem_diffusion_rows of a grid of {shape}, {optional}")
+    })?;
     let read = |name: &str, array: Option<&Array>| {
         // SAFETY: promised by the caller.
         array.map(|array| unsafe { whole_values(array, name, ranks, shape) }).transpose()
@@ -352,7 +361,8 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
     description: *const TensorProductArrays,
     out: *mut *mut Problem,
 ) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
+        place?;
         // SAFETY: promised by the caller.
         let given = unsafe { sized("isobar_tensor_product", description)? };
         let (nx, ny, nz) = (given.nx, given.ny, given.nz);
@@ -419,6 +429,7 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
             // SAFETY: promised by the caller.
             let (f, to) = unsafe { (f.as_ref(), required("b", b)?.raw("b")?) };
             isobar::Error::unless_equal("b", to.shape(), own)?;
+            require_same_call(ranks, || format!("problem_rhs {}", presence("f", f)))?;
             let Some(ranks) = ranks else {
                 // SAFETY: promised by the caller.
                 unsafe {
@@ -473,7 +484,12 @@ pub unsafe extern "C" fn isobar_problem_flux(
                 )));
             }
             // SAFETY: promised by the caller.
-            let u = unsafe { whole_values(required("u", u)?, "u", ranks, problem.system.shape())? };
+            let u = unsafe { required("u", u)? };
+            // SAFETY: promised by the caller.
+            unsafe { required("total", total)? };
+            require_same_call(ranks, || format!("problem_flux of axis {} and is_upper {is_upper}", axis as usize))?;
+            // SAFETY: promised by the caller.
+            let u = unsafe { whole_values(u, "u", ranks, problem.system.shape())? };
             let flux = problem.system.flow()?.through(&u, axis, is_upper == 1)?;
             // SAFETY: promised by the caller.
             unsafe { hand_out("total", total, flux)? };

@@ -5,6 +5,7 @@ use isobar::Shape;
 use crate::handle::{free_handle, hand_out, hand_out_handle, required, sized};
 use crate::problem::{DiffusionArrays, Problem, diffusion};
 use crate::status::{ISOBAR_OK, Result, coded};
+use crate::together::require_same_call;
 
 /// The ranks of an MPI communicator.
 pub struct Ranks(isobar::Ranks);
@@ -14,7 +15,8 @@ pub struct Ranks(isobar::Ranks);
 /// communicator, which is freed when this handle and everything made from it are freed.
 ///
 /// Calls with these ranks, including this first one, are collective: all ranks make them in the same order. If a call fails on one rank, it fails on
-/// all, with the code and the message of the first rank that failed. MPICH, Open MPI and the MPI 5 ABI are supported.
+/// all, with the code and the message of the first rank that failed; so does a call that differs from rank 0's. A null handle on one rank cannot be
+/// reported: the others wait. MPICH, Open MPI and the MPI 5 ABI are supported.
 ///
 /// Threads: if MPI was initialised with less than MPI_THREAD_SERIALIZED, the thread that initialised it must make these calls. With
 /// MPI_THREAD_SERIALIZED any thread may make them, and threads that use different ranks at the same time take turns inside isobar; but the program must
@@ -26,7 +28,13 @@ pub struct Ranks(isobar::Ranks);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_ranks_create(communicator: i32, ranks: *mut *mut Ranks) -> i32 {
     // SAFETY: promised by the caller.
-    unsafe { hand_out_handle(ranks, || Ok(Ranks(isobar::Ranks::on_communicator(communicator)?))) }
+    unsafe {
+        hand_out_handle(ranks, |place| {
+            let ranks = isobar::Ranks::on_communicator(communicator)?;
+            ranks.together(|| place)?;
+            Ok(Ranks(ranks))
+        })
+    }
 }
 
 /// Returns the rows in y that this rank has, of a grid with `ny` rows: `count` rows from row `first` on, counted from 0. Ranks have equal or nearly
@@ -63,8 +71,11 @@ pub unsafe extern "C" fn isobar_ranks_rows(
 pub unsafe extern "C" fn isobar_problem_divide(problem: *mut Problem, ranks: *const Ranks) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let (problem, ranks) = unsafe { (required("problem", problem)?, required("ranks", ranks)?) };
+        let ranks = unsafe { required("ranks", ranks)? };
         ranks.0.together(|| -> Result<()> {
+            // SAFETY: promised by the caller.
+            let problem = unsafe { required("problem", problem)? };
+            require_same_call(Some(&ranks.0), || "problem_divide".into())?;
             ranks.0.rows(problem.system.shape())?;
             problem.divide(ranks.0.clone())
         })?;
@@ -84,10 +95,11 @@ pub unsafe extern "C" fn isobar_problem_diffusion_rows(
     ranks: *const Ranks,
     out: *mut *mut Problem,
 ) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
         // SAFETY: promised by the caller.
         let ranks = &unsafe { required("ranks", ranks)? }.0;
         ranks.together(|| {
+            place?;
             // SAFETY: promised by the caller.
             let problem = unsafe { diffusion(sized("isobar_diffusion", description)?, Some((ranks, ny)))? };
             problem.divide(ranks.clone())?;

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::run::Run;
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_OK, Result, coded};
 use crate::text;
-use crate::together::on_all;
+use crate::together::{on_all, require_same_call};
 
 /// A solver with all its memory, on one device. It does not refer to the problem that it was made from.
 pub struct Solver(pub(crate) Exclusive<Run<isobar::Solver>>);
@@ -48,12 +48,14 @@ pub unsafe extern "C" fn isobar_solver_create(
     threads: usize,
     out: *mut *mut Solver,
 ) -> i32 {
-    let make = || {
+    let make = |place: Result<()>| {
         let clock = Instant::now();
         // SAFETY: promised by the caller.
         let problem = unsafe { required("problem", problem)? };
         let (system, ranks) = (&problem.system, problem.ranks());
         let solver = on_all(ranks, || {
+            place?;
+            require_same_call(ranks, || "solver_create".into())?;
             // SAFETY: promised by the caller.
             let (options, device) = unsafe { (text::optional("options", options)?, text::optional("device", device)?) };
             let options = options.map_or_else(|| Ok(system.options()), solver_options)?;
@@ -85,6 +87,9 @@ pub unsafe extern "C" fn isobar_solver_solve(
         let (mut state, outcome, seconds) = unsafe {
             solve_by(solver, from_u, |solver, guess, ranks, own| {
                 let (from, to) = (required("b", b)?.shaped("b", own)?, required("u", u)?.shaped("u", own)?);
+                require_same_call(ranks, || {
+                    format!("solve with b of {:?}, u of {:?}, {guess:?}", from.precision(), to.precision())
+                })?;
                 let mut observer = observer(progress, data, ranks)?;
                 Ok(RawArray::with(&from, &to, |b, u| solver.solve_observed(b, u, guess, &mut observer))?)
             })?
@@ -137,6 +142,10 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
         let (mut state, outcomes, seconds) = unsafe {
             solve_by(solver, from_u, |solver, guess, ranks, own| {
                 let (b, u) = (arrays("b", b, count, own)?, arrays("u", u, count, own)?);
+                let kinds = |arrays: &[RawArray]| arrays.iter().map(RawArray::precision).collect::<Vec<_>>();
+                require_same_call(ranks, || {
+                    format!("solve_many of {count} systems, b of {:?}, u of {:?}, {guess:?}", kinds(&b), kinds(&u))
+                })?;
                 Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observer(progress, data, ranks)?)?)
             })?
         };
@@ -184,8 +193,9 @@ unsafe fn arrays(what: &str, first: *const Array, count: usize, shape: Shape) ->
 pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Array, v: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe { required("solver", solver)? }.0.on_all(|solver, _, own| unsafe {
+        unsafe { required("solver", solver)? }.0.on_all(|solver, ranks, own| unsafe {
             let (u, v) = (required("u", u)?.shaped("u", own)?, required("v", v)?.shaped("v", own)?);
+            require_same_call(ranks, || format!("apply with u of {:?}, v of {:?}", u.precision(), v.precision()))?;
             Ok(RawArray::with(&u, &v, |u, v| solver.apply(u, v))?)
         })
     })
@@ -206,6 +216,7 @@ pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *con
             // SAFETY: promised by the caller.
             let problem = unsafe { required("problem", problem)? };
             problem.require_division_of("solver", ranks)?;
+            require_same_call(ranks, || "solver_update".into())?;
             Ok(problem.system.matrix.update(solver)?)
         })?;
         // The last solve was one with another matrix.

@@ -1,6 +1,7 @@
 //! Work on all ranks of a divided problem.
 
 use isobar::Shape;
+use isobar::internals::dist::communicator::digest;
 use isobar::internals::dist::{Kind, Tell, Told};
 
 use crate::array::Array;
@@ -35,6 +36,33 @@ pub(crate) fn on_all<R>(ranks: Option<&isobar::Ranks>, work: impl FnOnce() -> Re
         Some(ranks) => ranks.together(work),
         None => work(),
     }
+}
+
+/// Fails on all ranks where one makes another call than rank 0, or the same with other kinds of arguments; `call` describes it.
+///
+/// To be called on all ranks together, after the checks of this rank's arguments, whose failures are more precise.
+pub(crate) fn require_same_call(ranks: Option<&isobar::Ranks>, call: impl FnOnce() -> String) -> Result<()> {
+    let Some(ranks) = ranks.filter(|ranks| ranks.size() > 1) else { return Ok(()) };
+    let call = call();
+    // As many bits as a number has digits for.
+    let number = (digest(call.as_bytes()) >> 12) as f64;
+    if ranks.largest(number)? == -ranks.largest(-number)? {
+        return Ok(());
+    }
+    let first = ranks.tell(&call)?;
+    let is_same = call == first;
+    let error = || {
+        isobar::Error::invalid(
+            "the call",
+            format!("it is {call}, and {first} on rank 0; all ranks make the same calls in the same order"),
+        )
+    };
+    Ok(ranks.agree(if is_same { Ok(()) } else { Err(error()) })?)
+}
+
+/// Describes whether an optional array is given.
+pub(crate) fn presence<T>(name: &str, array: Option<T>) -> String {
+    format!("{} {name}", if array.is_some() { "with" } else { "without" })
 }
 
 /// Returns the shape of this rank's subdomain.
