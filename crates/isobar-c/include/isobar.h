@@ -1,5 +1,7 @@
 /* isobar: fast solvers for the linear systems of structured-grid PDEs.
  *
+ * For C99 or newer, and C++.
+ *
  * Made by cbindgen from the sources of isobar-c; `UPDATE_HEADER=1 cargo test -p isobar-c --test header` makes it anew. */
 
 #ifndef ISOBAR_H
