@@ -71,6 +71,11 @@ static void of_many(isobar_solver *solver)
     from[2].dtype = 17;
     expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "b[2]: unknown dtype 17");
     from[2].dtype = ISOBAR_F64;
+    to[0].data = b[1];
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "u of system 0 shares memory with b of system 1");
+    to[0].data = u[1] - NX;
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "u of system 0 shares memory with u of system 1");
+    to[0].data = u[0];
     b[1][5] = NAN;
     expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "system 1: ");
     if (codes[0] != -1)

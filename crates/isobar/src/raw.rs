@@ -1,6 +1,5 @@
 //! Arrays given by their addresses, for callers in other languages.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use isobar_core::prelude::{
@@ -183,19 +182,39 @@ impl RawArray {
         Ok(place(self) == place(other) && a.start < b.end && b.start < a.end)
     }
 
+    /// Returns whether the two share an element: exactly if their elements are equally far apart, else as [`RawArray::overlaps`].
+    fn shares(&self, other: &Self) -> Result<bool> {
+        /// Returns whether `offset` is a sum of fewer than n strides, forwards or backwards, of every direction; the largest is last.
+        fn reaches(offset: isize, directions: &[(usize, usize)]) -> bool {
+            let Some((&(n, stride), rest)) = directions.split_last() else { return offset == 0 };
+            let stride = stride.cast_signed();
+            let whole = offset.div_euclid(stride);
+            [whole, whole + 1].into_iter().any(|k| k.unsigned_abs() < n && reaches(offset - k * stride, rest))
+        }
+        if self.is_empty() || other.is_empty() || !self.overlaps(other)? {
+            return Ok(false);
+        }
+        if (self.shape, self.strides, self.precision) != (other.shape, other.strides, other.precision) || self.repeats()
+        {
+            return Ok(true);
+        }
+        let offset = other.pointer.wrapping_sub(self.pointer).cast_signed() / self.size().cast_signed();
+        Ok(reaches(offset, &self.directions()))
+    }
+
+    /// Returns the number of elements and the distance of neighbours in each direction with more than one, the largest distance last.
+    fn directions(&self) -> Vec<(usize, usize)> {
+        let strides = self.strides.map(isize::unsigned_abs);
+        let mut directions: Vec<_> = self.shape.extents().into_iter().zip(strides).filter(|&(n, _)| n > 1).collect();
+        directions.sort_unstable_by_key(|&(_, stride)| stride);
+        directions
+    }
+
     /// Returns whether two of its elements share memory, as after broadcasting; such an array cannot be written.
     pub fn repeats(&self) -> bool {
-        let mut directions: Vec<(usize, usize)> = self
-            .shape
-            .extents()
-            .into_iter()
-            .zip(self.strides.map(isize::unsigned_abs))
-            .filter(|&(n, _)| n > 1)
-            .collect();
-        directions.sort_unstable_by_key(|&(_, stride)| stride);
         let mut reached = 0_usize;
         !self.is_empty()
-            && directions.into_iter().any(|(n, stride)| {
+            && self.directions().into_iter().any(|(n, stride)| {
                 let inside = stride <= reached;
                 reached = reached.saturating_add((n - 1).saturating_mul(stride));
                 inside
@@ -343,7 +362,8 @@ impl Solver {
     /// side, but shares memory with no other.
     ///
     /// # Errors
-    /// See [`Solver::solve_many`]; [`Error::Invalid`] for a u whose elements share memory, and for one array as the u of two systems.
+    /// See [`Solver::solve_many`]; [`Error::Invalid`] for a u whose elements share memory, and for a u that shares memory with the u or the right-hand side of
+    /// another system.
     ///
     /// # Safety
     /// See [`RawArray::with`], for every pair.
@@ -354,12 +374,15 @@ impl Solver {
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>> {
         let (shape, systems) = (self.shape(), Vec::from_iter(systems));
-        let mut starts = HashSet::new();
-        if shape.cells() > 0
-            && let Some(n) = systems.iter().position(|(_, u)| !starts.insert(u.pointer))
-        {
-            let message = format!("u of system {n} is that of another system; give every system its own");
-            return Err(Error::invalid("the solutions", message));
+        for (n, (_, u)) in systems.iter().enumerate() {
+            for (m, (b, other)) in systems.iter().enumerate().filter(|&(m, _)| m != n) {
+                let name = if u.shares(other)? { "u" } else { "b" };
+                if name == "u" || u.shares(b)? {
+                    let message =
+                        format!("u of system {n} shares memory with {name} of system {m}; give every system its own");
+                    return Err(Error::invalid("the solutions", message));
+                }
+            }
         }
         self.solve_all(systems, guess, observer, &|(rhs, u), solve| {
             // SAFETY: promised by the caller.
@@ -418,6 +441,11 @@ mod tests {
         assert!(raw(&data, &[3, 4], Some(&[8, 8])).unwrap().repeats());
         let [low, high] = [&data[..12], &data[12..]].map(|half| raw(half, &[12], None).unwrap());
         assert!(!low.overlaps(&high).unwrap() && plain.overlaps(&high).unwrap());
+        // Interleaved, side by side in larger rows, and one row further.
+        let [even, odd] = [&data[..], &data[1..]].map(|from| raw(from, &[12], Some(&[16])).unwrap());
+        let at = |n: usize| raw(&data[n..], &[3, 4], Some(&[64, 8])).unwrap();
+        assert!(even.overlaps(&odd).unwrap() && !even.shares(&odd).unwrap() && even.shares(&even).unwrap());
+        assert!(!at(0).shares(&at(4)).unwrap() && at(0).shares(&at(3)).unwrap() && plain.shares(&high).unwrap());
     }
 
     #[test]
