@@ -128,3 +128,10 @@ impl From<&[f64]> for Field {
         Self::new(values.len(), |first, block| block.copy_from_slice(&values[first..][..block.len()]))
     }
 }
+
+impl From<Arc<[f64]>> for Field {
+    fn from(values: Arc<[f64]>) -> Self {
+        let spread = Spread::of(&Host, &values);
+        Self { values, spread }
+    }
+}

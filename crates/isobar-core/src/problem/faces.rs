@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::gradient::Pair;
-use super::{Coefficient, DiffusionProblem, RhsKind, Weighting};
-use crate::execute::rows;
+use super::{Coefficient, DiffusionProblem, Field, RhsKind, Weighting};
+use crate::execute::{rows, shared};
 use crate::stencil::{Axis, Diffusion, Stencil};
 use crate::{Error, Host, Result, Shape, Source};
 
@@ -37,12 +37,23 @@ impl FaceProblem {
     /// See [`Diffusion::from_faces`]; [`Error::Invalid`] if no cell is active.
     pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
         let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
-        let mut ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {
-            let mut takes_part = vec![false; ones.len()];
-            matrix.find_active(row, &mut takes_part);
-            ones.iter_mut().zip(takes_part).for_each(|(one, takes_part)| *one = f64::from(u8::from(takes_part)));
-        });
-        if !ones.contains(&1.0) {
+        let set = |ones: &mut [f64], takes_part: &[bool]| {
+            ones.iter_mut().zip(takes_part).for_each(|(one, &takes_part)| *one = f64::from(u8::from(takes_part)));
+        };
+        let (ones, is_empty) = if let Some(active) = active {
+            // Sources of cells that have neither conductance nor shift must not be left out before a solve can refuse them.
+            let ones = Field::new(shape.cells(), |first, ones| set(ones, &active[first..]));
+            (ones, active.iter().filter(|is_active| **is_active).count() == matrix.isolated().len())
+        } else {
+            let ones = Field::from(shared(&Host, shape.cells(), shape.nx, |row, ones| {
+                let mut takes_part = vec![false; ones.len()];
+                matrix.find_active(row, &mut takes_part);
+                set(ones, &takes_part);
+            }));
+            let is_empty = !ones.values().contains(&1.0);
+            (ones, is_empty)
+        };
+        if is_empty {
             let count = shape.cells();
             return Err(match active {
                 Some(active) if !active.contains(&true) => {
@@ -57,9 +68,8 @@ impl FaceProblem {
                 }
             });
         }
-        // Their sources must not be left out before a solve can refuse them.
-        matrix.isolated().iter().for_each(|&at| ones[shape.number(at)] = 1.0);
-        Ok(Self { matrix, cells: DiffusionProblem::new(shape, Coefficient::Isotropic(ones).into_shared()) })
+        let cells = DiffusionProblem::new(shape, Coefficient::Shared([&ones; 3].map(Field::clone)));
+        Ok(Self { matrix, cells })
     }
 
     /// Returns the matrix.

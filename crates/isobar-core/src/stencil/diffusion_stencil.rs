@@ -204,11 +204,16 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 
     fn fill(&self, axis: usize, [j, k]: [usize; 2], row: &mut [f64]) {
-        if let Coefficients::Cells { fields, axes } = self.stencil.coefficients() {
-            let ((field, factor), first) = (axes[axis], self.stencil.cell([0, j, k]));
-            row.iter_mut().zip(&fields[field][first..]).for_each(|(coupling, value)| *coupling = factor * value);
-        } else {
-            row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
+        let first = self.stencil.cell([0, j, k]);
+        match self.stencil.coefficients() {
+            Coefficients::Cells { fields, axes } => {
+                let (field, factor) = axes[axis];
+                row.iter_mut().zip(&fields[field][first..]).for_each(|(coupling, value)| *coupling = factor * value);
+            }
+            Coefficients::Faces(faces) => row.copy_from_slice(&faces[axis][first..][..row.len()]),
+            Coefficients::DeviceCells { .. } => {
+                row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
+            }
         }
     }
 

@@ -74,7 +74,8 @@ impl Diffusion {
         shift: Option<Vec<f64>>,
         active: Option<&[bool]>,
     ) -> Result<Self> {
-        let (extents, strides) = (shape.extents(), [1, shape.nx, shape.nx * shape.ny]);
+        let Shape { nx, ny, nz } = shape;
+        let (extents, strides) = (shape.extents(), [1, nx, nx * ny]);
         if let Some(active) = active.filter(|active| active.len() != shape.cells()) {
             return Err(Error::shape("active", active.len(), format!("{} = {shape}", shape.cells())));
         }
@@ -94,7 +95,7 @@ impl Diffusion {
             // Blocks of n rows of cells, of which the last has no faces above it.
             let lower = |face: usize| face / (stride * (n - 1)) * stride * n + face % (stride * (n - 1));
             if let Err(face) = Spread::of(&Host, &given) {
-                let at = |n: usize| (n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny));
+                let at = |n: usize| (n % nx, n / nx % ny, n / (nx * ny));
                 let (from, to) = (at(lower(face)), at(lower(face) + stride));
                 let is_closed = !(is_open(lower(face)) && is_open(lower(face) + stride));
                 let remedy = if is_closed {
@@ -108,29 +109,39 @@ impl Diffusion {
                 );
                 return Err(Error::invalid(what, message));
             }
-            Ok(shared(&Host, shape.cells(), shape.nx, |row, values| {
-                let first = row * shape.nx;
-                for (n_cell, value) in (first..).zip(values) {
-                    let along = n_cell / stride % n;
-                    if along + 1 < n && is_open(n_cell) && is_open(n_cell + stride) {
-                        *value = given[n_cell / (stride * n) * stride * (n - 1) + n_cell % (stride * n)];
-                    }
+            Ok(shared(&Host, shape.cells(), nx, |row, values| {
+                let (j, k) = (row % ny, row / ny);
+                // The given faces above the cells of this row: the place of the first, and their number.
+                let (first, count) = match axis {
+                    Axis::X => (row * (nx - 1), nx - 1),
+                    Axis::Y => ((row - k) * nx, if j + 1 < ny { nx } else { 0 }),
+                    Axis::Z => (row * nx, if k + 1 < nz { nx } else { 0 }),
+                };
+                if count == 0 {
+                    return;
+                }
+                let (values, given) = (&mut values[..count], &given[first..][..count]);
+                let Some(active) = active else { return values.copy_from_slice(given) };
+                let (lower, upper) = (&active[row * nx..], &active[row * nx + stride..]);
+                for ((value, &t), (&a, &b)) in values.iter_mut().zip(given).zip(lower.iter().zip(upper)) {
+                    *value = if a & b { t } else { 0.0 };
                 }
             }))
         };
         let [x, y, z] = faces;
         let faces = [all(Axis::X, x)?, all(Axis::Y, y)?, all(Axis::Z, z)?];
         let shift = shift.map(|mut shift| {
-            shift.iter_mut().zip(0..shape.cells()).filter(|&(_, n)| !is_open(n)).for_each(|(shift, _)| *shift = 0.0);
+            let pairs = shift.iter_mut().zip(active.unwrap_or_default());
+            pairs.filter(|(_, is_open)| !**is_open).for_each(|(shift, _)| *shift = 0.0);
             shift
         });
         let mut this = Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])?;
         if active.is_some() {
-            let mut of_rows = vec![Vec::new(); shape.ny * shape.nz];
+            let mut of_rows = vec![Vec::new(); ny * nz];
             Host.for_each(&mut of_rows, |row, isolated| {
-                let mut is_active = vec![false; shape.nx];
+                let mut is_active = vec![false; nx];
                 this.find_active(row, &mut is_active);
-                let cells = is_active.into_iter().zip(row * shape.nx..);
+                let cells = is_active.into_iter().zip(row * nx..);
                 isolated.extend(cells.filter(|&(is_active, n)| is_open(n) && !is_active).map(|(_, n)| shape.place(n)));
             });
             this.isolated = Arc::new(of_rows.concat());
@@ -251,7 +262,35 @@ impl Diffusion {
                     is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active |= shifted(i));
                 }
             }
-            _ => is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active = self.is_active([i, j, k])),
+            Coefficients::Faces(faces) => {
+                match &self.shift {
+                    // The diagonal may be negative, or 0, where the shift is negative.
+                    Some(shift) => {
+                        let shift = &shift[self.cell([0, j, k])..][..nx];
+                        is_active.iter_mut().zip(shift).for_each(|(is_active, &shift)| *is_active = shift != 0.0);
+                    }
+                    None => is_active.fill(false),
+                }
+                let above = |axis: Axis, [_, j, k]: [usize; 3]| &faces[axis as usize][self.cell([0, j, k])..][..nx];
+                let mark = |is_active: &mut [bool], faces: &[f64]| {
+                    is_active.iter_mut().zip(faces).for_each(|(is_active, &t)| *is_active |= t > 0.0);
+                };
+                let row = above(Axis::X, [0, j, k]);
+                mark(&mut is_active[..nx - 1], row);
+                mark(&mut is_active[1..], row);
+                if self.is_periodic(Axis::X) && nx > 1 {
+                    is_active[nx - 1] |= row[nx - 1] > 0.0;
+                    is_active[0] |= row[nx - 1] > 0.0;
+                }
+                for axis in [Axis::Y, Axis::Z] {
+                    let own = self.upper(axis, [0, j, k]).map(|_| [0, j, k]);
+                    let rows = own.into_iter().chain(self.lower(axis, [0, j, k]));
+                    rows.for_each(|at| mark(is_active, above(axis, at)));
+                }
+            }
+            Coefficients::DeviceCells { .. } => {
+                is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active = self.is_active([i, j, k]));
+            }
         }
     }
 
