@@ -317,3 +317,41 @@ impl Diffusion {
         Arc::from(faces)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_given_faces_are_those_of_their_cells() {
+        for (nx, ny, nz) in [(5, 4, 3), (1, 4, 3), (5, 1, 3), (5, 4, 1), (7, 1, 1), (1, 1, 6), (1, 1, 1)] {
+            let shape = Shape { nx, ny, nz };
+            let given = Axis::ALL.map(|axis| {
+                (0..shape.faces_between(axis).cells()).map(|n| ((7 * n + axis as usize) % 4) as f64).collect::<Vec<_>>()
+            });
+            let shift: Vec<f64> = (0..shape.cells()).map(|n| f64::from(u8::from(n % 11 == 3))).collect();
+            let mask: Vec<bool> = (0..shape.cells()).map(|n| n % 5 != 1).collect();
+            for active in [None, Some(&mask[..])] {
+                let is_open = |at| active.is_none_or(|active| active[shape.number(at)]);
+                let made = Diffusion::from_faces(shape, given.clone(), Some(shift.clone()), active).unwrap();
+                for at in shape.places() {
+                    for axis in Axis::ALL {
+                        let between = made.upper(axis, at).filter(|&upper| is_open(at) && is_open(upper));
+                        let expected =
+                            between.map_or(0.0, |_| given[axis as usize][shape.faces_between(axis).number(at)]);
+                        let Coefficients::Faces(faces) = made.coefficients() else { panic!("other coefficients") };
+                        assert_eq!(faces[axis as usize][shape.number(at)], expected, "{shape}, {axis:?}, {at:?}");
+                    }
+                }
+                for row in 0..ny * nz {
+                    let mut found = vec![true; nx];
+                    made.find_active(row, &mut found);
+                    let expected: Vec<bool> = (0..nx).map(|i| made.is_active([i, row % ny, row / ny])).collect();
+                    assert_eq!(found, expected, "{shape}, row {row}");
+                }
+                let isolated = shape.places().filter(|&at| active.is_some() && is_open(at) && !made.is_active(at));
+                assert_eq!(made.isolated(), isolated.collect::<Vec<_>>());
+            }
+        }
+    }
+}
