@@ -218,6 +218,11 @@ impl Backend for Cpu {
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / best.max(1e-9))
     }
 
+    /// Measured: docs/notes/direct.md, "Nearest box".
+    fn products_like_rest(&self) -> Option<f64> {
+        Some(160.0)
+    }
+
     /// Transforms of whole axes are not divided among ranks.
     fn has_direct(&self) -> bool {
         self.ranks.is_none()

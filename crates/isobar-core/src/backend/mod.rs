@@ -297,6 +297,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
         true
     }
 
+    /// Returns how many eigenvectors of axes without a fast transform take as long, in an iteration with the nearest box, as all the rest of it,
+    /// where both were measured beside multigrid.
+    fn products_like_rest(&self) -> Option<f64> {
+        None
+    }
+
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)

@@ -35,7 +35,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             },
             // In a plane that is solved upright, lines take a dozen iterations.
             nearest: || {
-                let tried = (!is_set_up).then(|| stencil.tries_box()).flatten();
+                let tried = (!is_set_up).then(|| stencil.tries_box(backend.products_like_rest())).flatten();
                 tried.filter(|tried| backend.direct_pays(&tried.factors))
             },
         };

@@ -29,8 +29,12 @@ impl Separable {
 
     /// Returns [`Separable::pays`] for a matrix on which iterating takes `longer` times as long as usual.
     pub(crate) fn pays_where_longer(&self, longer: f64) -> bool {
-        let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
-        pays(stretched, self.shape.cells(), longer)
+        pays(self.stretched(), self.shape.cells(), longer)
+    }
+
+    /// Returns the numbers of eigenvectors of axes without a fast transform.
+    pub(crate) fn stretched(&self) -> impl Iterator<Item = usize> + Clone {
+        self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len)
     }
 
     /// Returns whether both have the same transforms, so that only tridiagonal systems differ, as with a time step, a reaction or layers.

@@ -20,11 +20,15 @@ const MOST_SPREAD_CROSSING: f64 = 1.1;
 /// 20 % closed cells.
 const MOST_CONTRAST_CLOSED: f64 = 1e3;
 
-/// The most iterations with the nearest box that are worth their time: one takes a third to a fifth of the time of one with
+/// The most iterations with the nearest box that are worth their time: with fast transforms one takes a third to a fifth of the time of one with
 /// multigrid, which needs ten where cells are thin…
 const MOST_ITERATIONS: f64 = 36.0;
-/// …and where directions cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds.
+/// …and where directions of a plane cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds…
 const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
+/// …or in space some 5 times the fourth root, of which four times as many are worth it.
+const MOST_ITERATIONS_IN_SPACE: f64 = 20.0;
+/// The fewest iterations that a trial is for: fewer suffice only where factors leave next to nothing.
+const FEWEST_ITERATIONS: f64 = 12.0;
 /// The factor by which multigrid may then take longer than elsewhere, and the computation of eigenvectors too.
 const LONGER_CROSSING: f64 = 200.0;
 
@@ -86,14 +90,25 @@ impl Hardness {
         if self.crosses() { MOST_SPREAD_CROSSING } else { MOST_SPREAD }
     }
 
+    /// Returns the most iterations that the tolerance may take with the nearest box, if these are enough for a trial. One takes `slower` times as
+    /// long as with fast transforms, where that is known.
+    pub(crate) fn most_iterations(self, slower: Option<f64>, is_space: bool) -> Option<f64> {
+        let [least, most] = MOST_ITERATIONS_CROSSING;
+        let iterations = match slower {
+            Some(slower) if self.crosses() && is_space => MOST_ITERATIONS_IN_SPACE * self.crossing.powf(0.25) / slower,
+            _ if self.crosses() => (2.0 * self.crossing.sqrt()).clamp(least, most),
+            slower => MOST_ITERATIONS / slower.unwrap_or(1.0),
+        };
+        (iterations >= FEWEST_ITERATIONS).then_some(iterations)
+    }
+
     /// Returns the trial of the nearest box, if it is near enough: `open` is its fraction of open cells, `spread` the root mean square of the
     /// logarithms of couplings that its factors leave.
-    pub(crate) fn trial<F>(self, factors: F, open: f64, spread: f64) -> Option<Trial<F>> {
-        let (couplings, most_iterations) = if self.crosses() {
-            let [least, most] = MOST_ITERATIONS_CROSSING;
-            (CROSSES.into(), (2.0 * self.crossing.sqrt()).clamp(least, most))
+    pub(crate) fn trial<F>(self, factors: F, [open, spread]: [f64; 2], most_iterations: f64) -> Option<Trial<F>> {
+        let couplings = if self.crosses() {
+            CROSSES.into()
         } else {
-            (format!("couplings of one direction are {:.1} times another's", Number(self.stiffness)), MOST_ITERATIONS)
+            format!("couplings of one direction are {:.1} times another's", Number(self.stiffness))
         };
         let why = format!("{:.0} % of the cells are open and like those of a box, and {couplings}", 100.0 * open);
         (open >= MOSTLY_OPEN && spread <= self.most_spread()).then_some(Trial { factors, why, most_iterations })
@@ -112,8 +127,20 @@ mod tests {
         assert!(crossing.may_try_box() && Hardness { stiffness: 10.0, ..plain }.may_try_box());
         let closed = Hardness { has_closed: true, ..plain };
         assert!(closed.may_try_box() && !Hardness { contrast: 1e4, stiffness: 10.0, ..closed }.may_try_box());
-        assert!(crossing.trial((), 1.0, 0.7).is_some_and(|trial| trial.why.contains("changes over the grid")));
-        assert!(crossing.trial((), 1.0, 1.2).is_none() && crossing.trial((), 0.5, 0.1).is_none());
-        assert!(Hardness { stiffness: 12.0, ..plain }.trial((), 1.0, 0.7).is_none());
+        let trial = |hardness: Hardness, open, spread| hardness.trial((), [open, spread], 36.0);
+        assert!(trial(crossing, 1.0, 0.7).is_some_and(|trial| trial.why.contains("changes over the grid")));
+        assert!(trial(crossing, 1.0, 1.2).is_none() && trial(crossing, 0.5, 0.1).is_none());
+        assert!(trial(Hardness { stiffness: 12.0, ..plain }, 1.0, 0.7).is_none());
+    }
+
+    #[test]
+    fn products_with_eigenvectors_leave_a_box_fewer_iterations() {
+        let thin = Hardness { stiffness: 20.0, has_closed: false, contrast: 1.0, crossing: 0.0 };
+        assert_eq!([None, Some(1.0)].map(|slower| thin.most_iterations(slower, true)), [Some(36.0); 2]);
+        assert_eq!(thin.most_iterations(Some(3.0), true), Some(12.0));
+        assert_eq!(thin.most_iterations(Some(3.1), true), None);
+        let crossing = Hardness { crossing: 1e4, ..thin };
+        assert_eq!(crossing.most_iterations(Some(2.0), true), Some(100.0));
+        assert_eq!([None, Some(2.0)].map(|slower| crossing.most_iterations(slower, false)), [Some(200.0); 2]);
     }
 }

@@ -45,6 +45,13 @@ impl Crossing {
         self.xy.max(self.xz).max(self.yz)
     }
 
+    /// Returns the largest factor of directions that lines in z do not solve exactly: of x and y, or, if z is periodic, of all. Where layers
+    /// alternate or widths grow in z and one other direction, multigrid takes 7 to 12 iterations, whether z is halved or not
+    /// (docs/notes/direct.md, "Nearest box").
+    pub(crate) fn beside_lines(self, periodic: [bool; 3]) -> f64 {
+        if periodic[2] { self.most() } else { self.xy }
+    }
+
     /// Returns whether a smoother of points, or of lines along one direction on grids halved in all, is slow.
     pub fn is_strong(self) -> bool {
         self.most() >= CROSSING

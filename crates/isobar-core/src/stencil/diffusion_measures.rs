@@ -94,21 +94,29 @@ impl Diffusion {
     }
 
     /// Returns the nearest box, if conjugate gradients may be faster with it than with multigrid. `find(most)` finds it, unless it leaves more
-    /// than that spread.
-    pub(super) fn box_to_try(&self, find: impl FnOnce(f64) -> Option<Nearest>) -> Option<Trial<Separable>> {
+    /// than that spread; `products_like_rest` is [`Backend::products_like_rest`](crate::Backend::products_like_rest).
+    pub(super) fn box_to_try(
+        &self,
+        products_like_rest: Option<f64>,
+        find: impl FnOnce(f64) -> Option<Nearest>,
+    ) -> Option<Trial<Separable>> {
         if !self.has_rows() {
             return None;
         }
-        let Shape { nx, ny, nz } = Stencil::shape(self);
-        let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
-        let crossing = self.crossing().most();
+        let directions = Stencil::shape(self).extents().into_iter().filter(|&n| n > 1).count();
+        let crossing = match products_like_rest {
+            Some(_) => self.crossing().beside_lines(self.periodic()),
+            None => self.crossing().most(),
+        };
         let contrast = self.contrast();
         let hardness = Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), contrast, crossing };
-        if is_line || !hardness.may_try_box() {
+        if directions < 2 || !hardness.may_try_box() {
             return None;
         }
         let Nearest { factors, open, spread } = find(hardness.most_spread())?;
-        let trial = hardness.trial(factors, open, spread)?;
+        let slower = products_like_rest.map(|like_rest| 1.0 + factors.stretched().sum::<usize>() as f64 / like_rest);
+        let most_iterations = hardness.most_iterations(slower, directions == 3)?;
+        let trial = hardness.trial(factors, [open, spread], most_iterations)?;
         trial.factors.pays_where_longer(hardness.longer()).then_some(trial)
     }
 

@@ -66,9 +66,9 @@ impl Stencil for Diffusion {
         Ok(nearest(&DiffusionRows::new(self))?.factors)
     }
 
-    fn tries_box(&self) -> Option<Trial<Separable>> {
+    fn tries_box(&self, products_like_rest: Option<f64>) -> Option<Trial<Separable>> {
         let rows = DiffusionRows::new(self);
-        self.box_to_try(|most_spread| {
+        self.box_to_try(products_like_rest, |most_spread| {
             may_be_near(&rows, MOSTLY_OPEN, most_spread).then(|| nearest(&rows).ok()).flatten()
         })
     }

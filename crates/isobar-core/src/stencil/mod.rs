@@ -162,9 +162,9 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
-    /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid; a few iterations
-    /// decide.
-    fn tries_box(&self) -> Option<Trial<Separable>> {
+    /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid, on a device of this
+    /// [`Backend::products_like_rest`](crate::Backend::products_like_rest); a few iterations decide.
+    fn tries_box(&self, _products_like_rest: Option<f64>) -> Option<Trial<Separable>> {
         None
     }
 
