@@ -15,6 +15,8 @@ pub(super) struct Decision<S> {
     pub(super) after_direct: Option<SolverOptions>,
     /// Whether a direct solve was chosen for some coefficients.
     pub(super) was_direct: bool,
+    /// Whether one direction coupled cells at most, where that decides on the solver.
+    pub(super) had_one_direction: bool,
     /// The replacement of the nearest box as a preconditioner, while that is tried.
     pub(super) after_box: Option<AfterBox>,
     /// The preconditioner of the safer method.
@@ -41,6 +43,7 @@ impl<S> Decision<S> {
             first: began.options.clone(),
             after_direct: began.is_direct.then(|| for_iterations.clone()),
             was_direct: began.is_direct,
+            had_one_direction: false,
             after_box: began.after_box.clone(),
             reserve: began.reserve,
             replaceable: Replaceable::of(used, [open, for_iterations], [began.is_replaceable, began.is_cycles]),

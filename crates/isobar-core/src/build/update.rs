@@ -73,7 +73,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if self.options.method != Method::Direct || is_left {
             stencil.check_iterated()?;
         }
-        if (is_left || self.returns_to_direct(stencil)) && self.make_anew(callers)? {
+        let is_other = is_left || self.returns_to_direct(stencil) || self.gains_or_loses_directions(stencil);
+        if is_other && self.make_anew(callers)? {
             return Ok(());
         }
         self.stencil = stencil.clone();
@@ -145,6 +146,18 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_open = self.decision.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
         let has_left = self.decision.was_direct && self.options.method != Method::Direct;
         has_left && is_open && stencil.chooses_direct().is_some_and(|factors| self.backend.direct_pays(&factors))
+    }
+
+    /// Returns whether this device chooses another solver because at most one direction of a matrix couples cells.
+    pub(super) fn decides_one_direction(stencil: &S) -> bool {
+        B::ORIENTATION.has_order_of_lines() && stencil.has_one_direction()
+    }
+
+    /// Returns whether an iteration was chosen for several directions that couple cells and this matrix has one, or the reverse.
+    fn gains_or_loses_directions(&self, stencil: &S) -> bool {
+        let is_open = self.decision.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
+        let is_chosen = is_open && self.options.method != Method::Direct;
+        is_chosen && Self::decides_one_direction(stencil) != self.decision.had_one_direction
     }
 
     /// Makes the solver again for other coefficients, as [`System::new`] does. Returns false if options do not allow that, or if memory does not

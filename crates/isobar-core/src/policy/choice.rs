@@ -43,6 +43,12 @@ impl Choice {
         Self::new(Method::Cg, Preconditioner::Multigrid)
     }
 
+    /// Returns the choice for lines along z that are not coupled to each other.
+    pub(crate) fn lines_apart() -> Self {
+        let why = "lines along one direction, which are solved exactly: no other direction couples cells".to_owned();
+        Self { why: Some(why), ..Self::new(Method::Cg, Preconditioner::Line) }
+    }
+
     /// Returns the choice for a direct solve, with its reason. Its preconditioner is that of the iteration that may follow.
     pub(super) fn direct() -> Self {
         let why = "a direct solve: coefficients are products of one factor a direction".to_owned();

@@ -62,6 +62,8 @@ impl Measures {
             no("cells are closed".into())
         } else if crosses {
             no(super::direct::CROSSES.into())
+        } else if stiffness == f64::INFINITY {
+            no("some direction does not couple cells".into())
         } else if stiffness > MOST_STIFF {
             let times = Number(stiffness);
             no(format!("couplings of one direction are {times:.1} times another's, more than {MOST_STIFF}"))
@@ -92,6 +94,8 @@ impl Measures {
                 "a constant is held by {hold:.1e} of the largest coupling, less than {WEAKEST_SINGLE:.0e}, so that it can be large beside the rest of \
                  the solution"
             ))
+        } else if apart == f64::INFINITY {
+            double("some direction does not couple cells".into())
         } else if apart <= MOST_CONTRAST_SINGLE {
             single(format!("couplings differ by a factor of about {apart:.1e}, at most {MOST_CONTRAST_SINGLE:.0e}"))
         } else if fields == 1 && meeting <= MOST_MEETING_SINGLE && apart <= MOST_SINGLE {
@@ -224,6 +228,7 @@ mod tests {
             precision
         };
         let of = |most, contrast, jump, stiffness, fields| held(1.0, most, contrast, jump, stiffness, fields);
+        assert_eq!(of(1.0, 1.0, 1.0, f64::INFINITY, 2), CyclePrecision::F64);
         assert_eq!(held(1e-9, 1.0, 10.0, 10.0, 1.0, 1), CyclePrecision::F64);
         for [contrast, jump, stiffness] in [[1e3, 1e3, 10.0], [1e4, 1e4, 1.0], [1e9, 100.0, 10.0], [1e12, 30.0, 1.0]] {
             assert_eq!(of(1.0, contrast, jump, stiffness, 1), CyclePrecision::F32);

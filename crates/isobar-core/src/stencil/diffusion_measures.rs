@@ -42,6 +42,22 @@ impl Diffusion {
         largest.sum()
     }
 
+    /// Returns the only direction that couples cells, where lines are solved exactly; z if none does. Directions of one cell do not count,
+    /// and a grid has several others.
+    pub(super) fn only_direction(&self) -> Option<usize> {
+        let couples = |d: usize| match self.coefficients() {
+            Coefficients::Cells { axes, .. } => axes[d].1 > 0.0 && self.spreads()[axes[d].0].most > 0.0,
+            Coefficients::Faces(faces) => faces[d].iter().any(|&face| face > 0.0),
+            Coefficients::DeviceCells { .. } => true,
+        };
+        let extents = Stencil::shape(self).extents();
+        let several = || (0..3).filter(|&d| extents[d] > 1);
+        let mut coupled = several().filter(|&d| couples(d));
+        let only = coupled.next().unwrap_or(2);
+        let is_only = coupled.next().is_none() && several().count() > 1;
+        (is_only && !self.periodic()[only]).then_some(only)
+    }
+
     /// Returns the strongest direction over the weakest, among those with more than one cell.
     pub fn stiffness(&self) -> f64 {
         let Shape { nx, ny, nz } = Stencil::shape(self);
@@ -199,11 +215,14 @@ impl Diffusion {
     }
 
     /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother if points alone do not suffice and it takes less time than lines
-    /// alone.
+    /// alone; or lines, where no other direction couples cells.
     ///
     /// # Errors
     /// None of its own.
     pub fn choice_on_host(&self, options: &SolverOptions) -> Result<Choice> {
+        if options.leaves_all_open() && self.only_direction() == Some(2) {
+            return Ok(Choice::lines_apart());
+        }
         let mut found = None;
         let choice = self.choice_by(options, || {
             found = self.measures();
@@ -331,6 +350,37 @@ mod tests {
             assert!(decades != 3.0 || without.jump == without.contrast);
             assert!(decades != 1.0 || without == all);
         }
+    }
+
+    #[test]
+    fn lines_that_are_apart_are_solved_one_by_one() {
+        use crate::options::{Method, Preconditioner};
+        let shape = Shape::new(4, 6, 5);
+        let kappa = |n: usize| 10f64.powf(3.0 * random(5, n));
+        let made = |zeros: [bool; 3], sides| {
+            let fields =
+                zeros.map(|is_zero| (0..shape.cells()).map(|n| if is_zero { 0.0 } else { kappa(n) }).collect());
+            let cells = Coefficients::Cells { fields: fields.into(), axes: [0, 1, 2].map(|field| (field, 1.0)) };
+            Diffusion::new(shape, cells, Some(vec![1e-3; shape.cells()]), sides).unwrap()
+        };
+        let closed = [[Side::Closed; 2]; 3];
+        let only = |zeros| made(zeros, closed).only_direction();
+        assert_eq!(only([false, true, true]), Some(0));
+        assert_eq!([only([true; 3]), only([true, true, false])], [Some(2); 2]);
+        assert_eq!([only([true, false, false]), only([false; 3])], [None; 2]);
+        let mut ring = closed;
+        ring[2] = [Side::Periodic; 2];
+        assert_eq!(made([true, true, false], ring).only_direction(), None);
+        let choice = |zeros, options: &SolverOptions| made(zeros, closed).choice_on_host(options).unwrap();
+        let auto = SolverOptions::default();
+        let lines = choice([true, true, false], &auto);
+        assert_eq!((lines.method, lines.preconditioner), (Method::Cg, Preconditioner::Line));
+        assert!(lines.why.is_some_and(|why| why.contains("no other direction couples cells")));
+        // Multigrid on request has no ratio to report.
+        let asked = SolverOptions { preconditioner: Preconditioner::Multigrid, ..auto.clone() };
+        let why = choice([true, true, false], &asked).why_cycles.unwrap();
+        assert!(why.contains("some direction does not couple cells"), "{why}");
+        assert_eq!(choice([true, false, false], &auto).preconditioner, Preconditioner::Multigrid);
     }
 
     #[test]

@@ -61,6 +61,10 @@ impl Stencil for Diffusion {
         is_open.then(|| self.separable().ok()).flatten().filter(Separable::pays)
     }
 
+    fn has_one_direction(&self) -> bool {
+        self.only_direction().is_some()
+    }
+
     fn nearest_box(&self) -> Result<Separable> {
         self.require_host()?;
         Ok(nearest(&DiffusionRows::new(self))?.factors)
@@ -82,8 +86,10 @@ impl Stencil for Diffusion {
     }
 
     fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
-        let turns =
-            orientation.turns(self.shape, self.periodic(), options, || self.crossing().most(), || self.strengths());
+        let of_lines = || orientation.of_lines(self.shape, self.periodic(), self.only_direction()?);
+        let turns = options.leaves_all_open().then(of_lines).flatten().or_else(|| {
+            orientation.turns(self.shape, self.periodic(), options, || self.crossing().most(), || self.strengths())
+        });
         /// The cells of a row above which a direct solve takes about the same time in any order.
         const ROW: usize = 8;
         let Shape { nx, ny, .. } = self.shape;

@@ -152,6 +152,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Returns whether at most one direction couples cells, and lines along it are solved exactly.
+    fn has_one_direction(&self) -> bool {
+        false
+    }
+
     /// Returns the separable matrix nearest to this one.
     ///
     /// # Errors

@@ -63,12 +63,26 @@ impl Orientation {
         } else if is_plane {
             self.of_plane(grid, [has_lines, is_open], crossing)
         } else if is_open || options.method == Method::Direct {
-            let strongest = if is_open && self.strong_lines > 1.0 { strongest(strengths(), is_periodic) } else { None };
+            let strongest =
+                if is_open && self.has_order_of_lines() { strongest(strengths(), is_periodic) } else { None };
             self.faster(Turns::ONE, &others(), grid, strongest).filter(|_| crossing() < MOST_CROSSING)
         } else {
             None
         }?;
         (turned != Turns::ONE && turned.is_one_copy(shape, is_periodic)).then_some(turned)
+    }
+
+    /// Returns the order in which the only direction that couples cells is z, if orders of this device are measured.
+    pub(crate) fn of_lines(self, shape: Shape, is_periodic: [bool; 3], along: usize) -> Option<Turns> {
+        let [own, exchanged] =
+            [[[1, 2, 0], [2, 1, 0]], [[0, 2, 1], [2, 0, 1]], [SAME, [1, 0, 2]]][along].map(Turns::in_order);
+        let turned = self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own);
+        (self.has_order_of_lines() && turned.is_one_copy(shape, is_periodic)).then_some(turned)
+    }
+
+    /// Returns whether it is known how much the direction of lines matters.
+    pub(crate) fn has_order_of_lines(self) -> bool {
+        self.strong_lines > 1.0
     }
 
     /// Returns how a plane lies, for a solver that may have lines, or whose smoother is left open.
@@ -255,6 +269,18 @@ mod tests {
         }
         assert_eq!(order(1.6, [1.0, 1.0, 100.0], [false; 3]), None);
         assert_eq!(order(1.6, [30.0, 30.0, 1.0], [false; 3]), None, "two directions alike");
+    }
+
+    #[test]
+    fn lines_that_are_apart_lie_along_z() {
+        let cpu = Orientation { row: 45.0, most_rows: usize::MAX, strong_lines: 1.6, ..Orientation::default() };
+        let [space, plane] = [Shape::new(60, 200, 300), Shape::new(60, 4000, 1)];
+        let order = |shape, along| cpu.of_lines(shape, [false; 3], along).map(|turns| turns.order);
+        assert_eq!([0, 1, 2].map(|d| order(space, d)), [Some([1, 2, 0]), Some([0, 2, 1]), Some(SAME)]);
+        assert_eq!([0, 1].map(|d| order(plane, d)), [Some([1, 2, 0]), Some([0, 2, 1])]);
+        assert_eq!(order(Shape::new(1, 4000, 60), 2), Some([1, 0, 2]), "long rows");
+        assert_eq!(cpu.of_lines(Shape::new(60, 201, 4), [false, true, false], 0), None, "an odd ring of rows");
+        assert_eq!(Orientation { strong_lines: 1.0, ..cpu }.of_lines(space, [false; 3], 0), None);
     }
 
     #[test]

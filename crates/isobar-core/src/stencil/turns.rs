@@ -89,7 +89,7 @@ impl Turns {
     /// Returns a note for the user, if any.
     pub fn describe(self, shape: Shape) -> Option<String> {
         if self.sets_up(shape) {
-            return Some("solved by lines along y, on grids halved along x".into());
+            return Some("solved by lines along y".into());
         }
         if self.order != SAME {
             let [x, y, z] = self.of_axes(["x", "y", "z"]);
