@@ -5,6 +5,7 @@
 //! | whether a solve begins directly, with the nearest box, or as suits the matrix, in this order | `begin` |
 //! | if a direct solve pays, and if the nearest box is tried | `direct` |
 //! | points, the hybrid smoother or lines for diffusion, and the precision of cycles | [`diffusion`] |
+//! | conjugate gradients without multigrid where shifts dominate the couplings | `dominance` |
 //! | vertical modes or multigrid for a tensor product, and how many modes, cycles and sweeps | [`modes`] |
 //! | the solver of other matrices | [`Choice`] |
 //! | the solver on a grid that ranks divide | [`ranks`] |
@@ -20,6 +21,7 @@ pub(crate) mod begin;
 mod choice;
 pub mod diffusion;
 pub(crate) mod direct;
+pub(crate) mod dominance;
 pub mod heat;
 pub(crate) mod jacobi;
 pub(crate) mod ladder;

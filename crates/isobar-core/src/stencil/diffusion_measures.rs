@@ -10,6 +10,7 @@ use crate::execute::map_pieces;
 use crate::options::SolverOptions;
 use crate::policy::diffusion::{Measures, stiffness_of};
 use crate::policy::direct::Hardness;
+use crate::policy::dominance::Dominance;
 use crate::policy::{self, Choice, Trial};
 use crate::{Host, Result, Shape};
 
@@ -56,6 +57,22 @@ impl Diffusion {
         let only = coupled.next().unwrap_or(2);
         let is_only = coupled.next().is_none() && several().count() > 1;
         (is_only && !self.periodic()[only]).then_some(only)
+    }
+
+    /// Returns bounds of the rows, if a positive shift is stored for every cell.
+    fn dominance(&self) -> Option<Dominance> {
+        let shift = Spread::of(&Host, self.stored_shift()?).ok().filter(|shift| shift.least > 0.0)?;
+        let (couplings, diagonal) = match self.coefficients() {
+            // A face between equal cells has half of the coupling of a half cell, and a row has two; a fixed side has all of it.
+            Coefficients::Cells { .. } => (0.5 * self.largest_row(), self.largest_row()),
+            Coefficients::Faces(faces) => {
+                let most = |d: usize| Spread::of(&Host, &faces[d]).map_or(f64::INFINITY, |spread| spread.most);
+                let sum = (0..3).map(|d| 2.0 * most(d)).sum();
+                (sum, sum)
+            }
+            Coefficients::DeviceCells { .. } => return None,
+        };
+        Some(Dominance { couplings, diagonal, shift: [shift.least, shift.most] })
     }
 
     /// Returns the strongest direction over the weakest, among those with more than one cell.
@@ -215,7 +232,7 @@ impl Diffusion {
     }
 
     /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother if points alone do not suffice and it takes less time than lines
-    /// alone; or lines, where no other direction couples cells.
+    /// alone; lines, where no other direction couples cells; or neither, where a shift dominates the couplings.
     ///
     /// # Errors
     /// None of its own.
@@ -228,6 +245,13 @@ impl Diffusion {
             found = self.measures();
             Ok(found)
         })?;
+        let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
+        if let Some(dominance) = dominance.filter(|dominance| dominance.is_strong(options.tolerance)) {
+            let chosen = dominance.choice(options.tolerance, choice.clone());
+            if chosen != choice {
+                return Ok(chosen);
+            }
+        }
         let has_coarser = || steps(self, Some(2)).is_ok_and(|steps| !steps.is_empty());
         Ok(policy::diffusion::with_hybrid(choice, options, found, Stencil::shape(self).cells(), has_coarser))
     }
@@ -381,6 +405,30 @@ mod tests {
         let why = choice([true, true, false], &asked).why_cycles.unwrap();
         assert!(why.contains("some direction does not couple cells"), "{why}");
         assert_eq!(choice([true, false, false], &auto).preconditioner, Preconditioner::Multigrid);
+    }
+
+    #[test]
+    fn shifts_that_dominate_need_no_multigrid() {
+        use crate::options::{Method, Preconditioner};
+        let shape = Shape::new(12, 8, 4);
+        let chosen = |shift: f64, decades: f64, is_by_faces: bool| {
+            let field: Vec<f64> = (0..shape.cells()).map(|n| 10f64.powf(decades * (random(3, n) - 1.0))).collect();
+            let shift = Some(vec![shift; shape.cells()]);
+            let stencil = match is_by_faces {
+                false => Diffusion::of_field(shape, field, [1.0; 3], shift, [[Side::Closed; 2]; 3]),
+                true => {
+                    let is_inner = |d: usize, n: usize| shape.place(n)[d] + 1 < shape.extents()[d];
+                    let faces = |d| (0..shape.cells()).map(|n| if is_inner(d, n) { field[n] } else { 0.0 }).collect();
+                    Diffusion::new(shape, Coefficients::Faces([0, 1, 2].map(faces)), shift, [[Side::Closed; 2]; 3])
+                }
+            };
+            let choice = stencil.unwrap().choice_on_host(&SolverOptions::default()).unwrap();
+            (choice.method, choice.preconditioner)
+        };
+        let [plain, multigrid] = [Preconditioner::None, Preconditioner::Multigrid].map(|kind| (Method::Cg, kind));
+        assert_eq!([chosen(6.0, 1.0, false), chosen(6.0, 1.0, true)], [plain; 2]);
+        assert_eq!([chosen(0.1, 1.0, false), chosen(0.1, 1.0, true)], [multigrid; 2]);
+        assert_eq!([chosen(0.0, 1.0, false), chosen(0.0, 6.0, true)], [multigrid; 2]);
     }
 
     #[test]
