@@ -121,7 +121,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let was_floating = self.is_floating();
         match &mut self.null_space {
             Some(space) if self.capabilities.aggregates.is_some() && stencil.check_iterated().is_ok() => {
-                space.update()?
+                space.update()?;
             }
             space => *space = null_space(&self.capabilities, stencil)?,
         }

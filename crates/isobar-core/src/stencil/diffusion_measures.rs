@@ -64,7 +64,11 @@ impl Diffusion {
         let shift = Spread::of(&Host, self.stored_shift()?).ok().filter(|shift| shift.least > 0.0)?;
         let (couplings, diagonal) = match self.coefficients() {
             // A face between equal cells has half of the coupling of a half cell, and a row has two; a fixed side has all of it.
-            Coefficients::Cells { .. } => (0.5 * self.largest_row(), self.largest_row()),
+            Coefficients::Cells { .. } => {
+                let couplings = 0.5 * self.largest_row();
+                let has_fixed = self.sides().as_flattened().contains(&Side::Fixed);
+                (couplings, if has_fixed { self.largest_row() } else { couplings })
+            }
             Coefficients::Faces(faces) => {
                 let most = |d: usize| Spread::of(&Host, &faces[d]).map_or(f64::INFINITY, |spread| spread.most);
                 let sum = (0..3).map(|d| 2.0 * most(d)).sum();
