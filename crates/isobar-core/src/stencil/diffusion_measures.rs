@@ -62,6 +62,11 @@ impl Diffusion {
     /// Returns bounds of the rows, if a positive shift is stored for every cell.
     fn dominance(&self) -> Option<Dominance> {
         let shift = Spread::of(&Host, self.stored_shift()?).ok().filter(|shift| shift.least > 0.0)?;
+        // Sides across a direction of one cell are part of the diagonal, which no coupling bounds.
+        let extents = Stencil::shape(self).extents();
+        if (0..3).any(|d| extents[d] == 1 && self.sides()[d].contains(&Side::Fixed)) {
+            return None;
+        }
         let (couplings, diagonal) = match self.coefficients() {
             // A face between equal cells has half of the coupling of a half cell, and a row has two; a fixed side has all of it.
             Coefficients::Cells { .. } => {
@@ -431,6 +436,13 @@ mod tests {
         };
         let [plain, multigrid] = [Preconditioner::None, Preconditioner::Multigrid].map(|kind| (Method::Cg, kind));
         assert_eq!([chosen(6.0, 1.0, false), chosen(6.0, 1.0, true)], [plain; 2]);
+        let plane = Shape::new(12, 8, 1);
+        let across = |side| {
+            let sides = [[Side::Closed; 2], [Side::Closed; 2], [side, Side::Closed]];
+            let shift = Some(vec![100.0; plane.cells()]);
+            Diffusion::of_field(plane, vec![1.0; plane.cells()], [1.0, 1.0, 1e6], shift, sides).unwrap().dominance()
+        };
+        assert!(across(Side::Closed).is_some() && across(Side::Fixed).is_none());
         assert_eq!([chosen(0.1, 1.0, false), chosen(0.1, 1.0, true)], [multigrid; 2]);
         assert_eq!([chosen(0.0, 1.0, false), chosen(0.0, 6.0, true)], [multigrid; 2]);
     }
