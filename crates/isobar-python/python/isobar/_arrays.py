@@ -122,7 +122,9 @@ def check_real(values, what: str) -> None:
     dtype = getattr(values, "dtype", None)
     kind = getattr(dtype, "kind", "f")
     if kind == "c" or getattr(dtype, "is_complex", False):
-        raise TypeError(f"{what}: dtype {values.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
+        # The parts of u are coupled where the matrix is complex.
+        parts = ": solve for the real and imaginary parts separately" if what in ("b", "f", "x", "x0", "xbar") else " only"
+        raise TypeError(f"{what}: dtype {values.dtype}; isobar solves real systems{parts}")
     if kind not in "fiubV":
         raise TypeError(f"{what}: dtype {values.dtype}; use float64 or float32")
 
