@@ -55,9 +55,8 @@ impl Frames {
 
     /// Writes a frame and then the metadata that have it; the root is last.
     pub(crate) fn push(&mut self, time: f64, field: &Field<'_>) -> Result<()> {
-        if self.fresh.is_none() && !self.store.has_own_root() {
-            let found = "was changed by another program during this run".to_owned();
-            return Err(Error::NotReplaceable { path: self.path.clone(), found });
+        if self.is_changed() {
+            return Err(self.changed());
         }
         let at = self.times.len();
         let array = array_of(&self.name, self.shape, at + 1);
@@ -101,7 +100,20 @@ impl Frames {
     }
 
     fn written<T>(&self, done: io::Result<T>) -> Result<T> {
-        done.map_err(|source| atomic::failed(&self.path, &self.target, source))
+        done.map_err(|source| match self.is_changed() {
+            true => self.changed(),
+            false => atomic::failed(&self.path, &self.target, source),
+        })
+    }
+
+    /// Returns whether another program has replaced, moved or removed the store since it was put in place.
+    fn is_changed(&self) -> bool {
+        self.fresh.is_none() && !self.store.has_own_root()
+    }
+
+    fn changed(&self) -> Error {
+        let found = "was changed by another program during this run".to_owned();
+        Error::NotReplaceable { path: self.path.clone(), found }
     }
 }
 
