@@ -76,15 +76,7 @@ pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
         }
         let fail =
             |message: &str| Err(Failure::new(format!("{option} {}: {message}; choose another name", path.display())));
-        for input in inputs {
-            match clash(path, input) {
-                Some(Clash::Same) => return fail("would overwrite an input of this run"),
-                Some(Clash::Inside) => {
-                    return fail(&format!("is replaced as a whole, and {}, an input, lies in it", input.display()));
-                }
-                None => {}
-            }
-        }
+        inputs.iter().try_for_each(|input| spare(option, path, input))?;
         for &(other, earlier) in wanted[..n].iter().filter(|(_, earlier)| !is_standard_output(earlier)) {
             match (clash(earlier, path), clash(path, earlier)) {
                 (None, None) => {}
@@ -106,6 +98,16 @@ pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
+/// Fails if an output would destroy an input.
+fn spare(option: &str, path: &Path, input: &Path) -> Result<()> {
+    let why = match clash(path, input) {
+        None => return Ok(()),
+        Some(Clash::Same) => "would overwrite an input of this run".to_owned(),
+        Some(Clash::Inside) => format!("is replaced as a whole, and {}, an input, lies in it", input.display()),
+    };
+    Err(Failure::new(format!("{option} {}: {why}; choose another name", path.display())))
+}
+
 /// Checks the output files of a solve, and that a problem without time steps is not to be continued. Returns the stream of the summary.
 pub(crate) fn check_solve(args: &SolveArgs, case: &Case) -> Result<Stream> {
     let of_case = match &case.problem {
@@ -121,11 +123,14 @@ pub(crate) fn check_solve(args: &SolveArgs, case: &Case) -> Result<Stream> {
     check_endings(args, case)?;
     let (report, output, plot) = (args.report.as_deref(), args.output.as_deref(), args.plot.as_deref());
     let targets = [("--report", report), ("--output", output), ("--plot", plot), of_case];
-    let mut inputs = case.inputs();
-    check(&targets, &inputs)?;
-    // A run may replace the checkpoint that it continues from by its own, but by nothing else.
-    inputs.extend(args.restart.as_deref());
-    check(&targets[..3], &inputs)?;
+    check(&targets, &case.inputs())?;
+    if let Some(restart) = &args.restart {
+        // A run may replace the checkpoint that it continues from by its own, but by nothing else.
+        let others = targets[..3].iter().filter_map(|&(option, path)| Some((option, path?)));
+        others
+            .filter(|(_, path)| !is_standard_output(path))
+            .try_for_each(|(option, path)| spare(option, path, restart))?;
+    }
     let has_frames = matches!(&case.problem, Problem::Heat(heat) if heat.section.output_every > 0);
     for (option, path) in targets.iter().filter(|_| has_frames).filter_map(|&(option, path)| Some((option, path?))) {
         if output.is_some_and(|output| output != path && isobar_io::Series::writes(output, path)) {
