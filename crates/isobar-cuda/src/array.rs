@@ -90,14 +90,14 @@ impl Cuda {
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
-    /// Copies a vector to an array in C order on this GPU.
-    pub(crate) fn take_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
-        self.reorder::<f64>(Way::Export, Precision::F64, layout, Array::c_order(layout.shape()), [from, to])
+    /// Copies a vector to an array in C order on this GPU; of several copies of periodic axes it takes the mean.
+    pub(crate) fn take_c_order(&self, layout: &Layout, shape: Shape, pointers: [Pointer; 2]) -> Result<()> {
+        self.reorder::<f64>(Way::Export, Precision::F64, layout, Array::c_order(shape), pointers)
     }
 
-    /// Copies an array in C order on this GPU to a vector.
-    pub(crate) fn place_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
-        self.reorder::<f64>(Way::Import, Precision::F64, layout, Array::c_order(layout.shape()), [from, to])
+    /// Copies an array in C order on this GPU to a vector, to all copies of periodic axes.
+    pub(crate) fn place_c_order(&self, layout: &Layout, shape: Shape, pointers: [Pointer; 2]) -> Result<()> {
+        self.reorder::<f64>(Way::Import, Precision::F64, layout, Array::c_order(shape), pointers)
     }
 
     /// Launches a kernel in which each thread has two cells of a row.

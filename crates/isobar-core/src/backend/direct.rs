@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::lock;
 
 /// A solver by transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
+///
+/// Vectors may hold the box several times along periodic axes, with equal numbers; callers' arrays hold it once.
 pub trait DirectSolver<B: Backend>: Send {
     /// Computes u = A⁻¹ b, up to a constant where A is singular.
     fn solve(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<()>;

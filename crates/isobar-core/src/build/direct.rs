@@ -1,5 +1,6 @@
 //! Direct solves: as a method, of the nearest box as a preconditioner, and directly between callers' arrays.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,7 +53,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.description.notes.drain(..self.decision.first_notes);
         self.decision.first_notes = 0;
         self.replace(options)?;
-        self.description.notes.extend(why);
+        let turns = self.turns();
+        self.description.notes.extend(why.into_iter().chain(turns.describe(turns.once(self.stencil.shape()))));
         Ok(())
     }
 }
@@ -69,10 +71,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         u: &mut Target<'_>,
         observer: &mut Observer<'_>,
     ) -> Result<Option<Outcome>> {
-        let is_possible = self.options.method == Method::Direct
-            && self.scaled.is_none()
-            && self.turns().count() == 1
-            && self.options.max_iterations > 0;
+        let is_possible =
+            self.options.method == Method::Direct && self.scaled.is_none() && self.options.max_iterations > 0;
         if !is_possible {
             return Ok(None);
         }
@@ -115,16 +115,17 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
     pub(super) fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
         let Self { backend, stencil, capabilities, .. } = self;
         let layout = backend.layout(stencil)?;
-        let solver = match self.factors {
-            Some(factors) => backend.direct(&layout, factors)?,
-            None => backend.direct(&layout, &backend.separable(stencil)?)?,
-        };
-        let solver = solver.ok_or_else(not_direct)?;
-        let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver))?;
+        let factors = self
+            .factors
+            .map_or_else(|| backend.separable(stencil).map(Cow::Owned), |known| Ok(Cow::Borrowed(known)))?;
+        let shape = factors.shape;
+        let solver = backend.direct(&layout, &factors)?.ok_or_else(not_direct)?;
+        let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver), shape.cells())?;
         let mut parts = Parts::new(Box::new(made) as _);
         parts.notes.push(locked(&solver).describe());
         let device = (*backend).clone();
-        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&device.separable(stencil)?)));
+        let update = move |stencil: &S| locked(&solver).update(&device.separable(stencil)?.once(shape));
+        parts.updates.push(Box::new(update));
         Ok(parts)
     }
 }

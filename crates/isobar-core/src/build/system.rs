@@ -124,6 +124,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if options.method != Method::Direct {
             stencil.check_iterated()?;
         }
+        // A direct solve needs no copies of periodic axes.
+        let (factors, described) = match (options.method, factors) {
+            (Method::Direct, factors) => {
+                let factors = factors.map_or_else(|| backend.separable(stencil), Ok)?;
+                (Some(factors.once(turns.once(stencil.shape()))), described.filter(|_| turns.count() == 1))
+            }
+            (_, factors) => (factors, described),
+        };
         backend.prepare(stencil, &operator, &options)?;
         let capabilities = backend.capabilities(&operator);
         let null_space = null_space(&capabilities, stencil)?;

@@ -1,10 +1,11 @@
 //! Direct solves of separable boxes, judged by their residuals.
 
-use super::arrays::{noise, residual, without_mean};
+use super::arrays::{noise, norm, residual, without_mean};
 use super::complete::Complete;
 use super::fixture::{fetch, ok, poison, vector};
 use crate::backend::direct::locked;
 use crate::prelude::*;
+use crate::stencil::turns::Turns;
 
 /// All pairs of sides of an axis.
 pub const SIDES: [[Side; 2]; 5] = [
@@ -41,32 +42,61 @@ fn is_singular(stencil: &Diffusion) -> bool {
 }
 
 fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend::SharedDirect<B>, what: &str) {
-    let shape = Stencil::shape(stencil);
-    let mut values = noise(shape.cells(), 3);
-    if is_singular(stencil) {
-        values = without_mean(values);
-    }
-    let layout = ok(<B as Supports<Diffusion>>::layout(backend, stencil));
-    let (mut on_b, (_, mut on_u)) = (vector(backend, &layout, &values), poison::<B, f64>(backend, shape));
-    let judge = |x: &B::Vector<f64>, how: &str| {
-        let u = fetch(backend, x, shape);
-        let found = residual(stencil, &values, &u);
-        let is_zero = values.iter().all(|value| value.abs() < 1e-14);
-        // Pivots of indefinite matrices are moved away from zero; refinement removes the effect.
-        let most = if stencil.is_definite() { 1e-11 } else { 1e-5 };
+    let (shape, (turns, around)) = (Stencil::shape(stencil), on_copies(stencil));
+    let given = noise(shape.cells(), 3);
+    let values = if is_singular(stencil) { without_mean(given.clone()) } else { given.clone() };
+    let layout = ok(<B as Supports<Diffusion>>::layout(backend, &around));
+    let repeated = turns.repeat(&ok(ArrayView::c_order(&values, shape)));
+    let (mut on_b, (_, mut on_u)) = (vector(backend, &layout, &repeated), poison::<B, f64>(backend, layout.shape()));
+    let is_zero = values.iter().all(|value| value.abs() < 1e-14);
+    // Pivots of indefinite matrices are moved away from zero; refinement removes the effect.
+    let most = if stencil.is_definite() { 1e-11 } else { 1e-5 };
+    let judge = |u: &[f64], how: &str| -> f64 {
+        let found = residual(stencil, &values, u);
         assert!(found < most || is_zero && u.iter().all(|u| u.is_finite()), "{what}, {how}: residual {found:e}");
+        found
+    };
+    let judge_vector = |x: &B::Vector<f64>, how: &str| {
+        let all = fetch(backend, x, layout.shape());
+        let once: Vec<f64> = shape.places().map(|at| all[layout.shape().number(at)]).collect();
+        assert_eq!(turns.repeat(&ok(ArrayView::c_order(&once, shape))), all, "{what}, {how}: copies");
+        judge(&once, how);
     };
     ok(locked(solver).solve(&on_b, &mut on_u));
-    judge(&on_u, "into another vector");
+    judge_vector(&on_u, "into another vector");
     ok(locked(solver).solve_in_place(&mut on_b));
-    judge(&on_b, "in place");
+    judge_vector(&on_b, "in place");
+
+    let mut u = vec![f64::NAN; shape.cells()];
+    let source = ok(ArrayView::c_order(&given, shape)).into();
+    let mut target = ok(ArrayViewMut::c_order(&mut u, shape)).into();
+    let Some(judged) = ok(locked(solver).solve_arrays(&source, &mut target)) else { return };
+    let (found, norm) = (judge(&u, "between arrays"), norm(&values));
+    assert!((judged.rhs - norm).abs() <= 1e-12 * norm + 1e-14, "{what}: {} instead of {norm}", judged.rhs);
+    let bound = 1e-3 * found + 1e-13;
+    assert!(
+        is_zero || (judged.residual / norm - found).abs() <= bound,
+        "{what}: {} instead of {found}",
+        judged.residual / norm
+    );
+    assert_eq!(judged.removed.is_some(), is_singular(stencil), "{what}");
+    if is_singular(stencil) {
+        let sum = u.iter().sum::<f64>() / u.iter().map(|u| u.abs()).sum::<f64>();
+        assert!(is_zero || sum.abs() < 1e-12, "{what}: a mean of {sum:e}");
+    }
+}
+
+/// Returns the copies that make periodic axes even, and the matrix on them.
+fn on_copies(stencil: &Diffusion) -> (Turns, Diffusion) {
+    let turns = Turns::of(Stencil::shape(stencil), [0, 1, 2].map(|axis| stencil.is_periodic(Axis::ALL[axis])));
+    (turns, ok(stencil.repeated(turns)))
 }
 
 fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::backend::SharedDirect<B> {
-    let layout = ok(<B as Supports<Diffusion>>::layout(backend, stencil));
-    let Some(solver) = ok(backend.direct(&layout, &ok(stencil.separable()))) else {
-        panic!("{what}: no direct solver")
-    };
+    let (_, around) = on_copies(stencil);
+    let layout = ok(<B as Supports<Diffusion>>::layout(backend, &around));
+    let factors = ok(around.separable()).once(Stencil::shape(stencil));
+    let Some(solver) = ok(backend.direct(&layout, &factors)) else { panic!("{what}: no direct solver") };
     solver
 }
 
@@ -107,13 +137,7 @@ pub(super) fn boxes<B: Complete>(backend: &B) {
     ];
     for (n, [nx, ny, nz]) in extents.into_iter().enumerate() {
         for m in 0..10 {
-            let mut sides = [n + m, n / 2 + 2 * m + m / 5, 3 * m + 1].map(|s| SIDES[s % SIDES.len()]);
-            for (sides, n) in sides.iter_mut().zip([nx, ny, nz]) {
-                // A periodic checkerboard needs an even number of cells.
-                if sides[0] == Side::Periodic && n % 2 == 1 {
-                    *sides = SIDES[m % 4];
-                }
-            }
+            let sides = [n + m, n / 2 + 2 * m + m / 5, 3 * m + 1].map(|s| SIDES[s % SIDES.len()]);
             let (stretching, layered) = ([1.0, 1.0, 20.0][(n + m) % 3], [None, Some(0), Some(1), None, Some(2)][m % 5]);
             let stencil = stencil(Shape::new(nx, ny, nz), sides, stretching, layered, 1.0, m as u64);
             let what = format!("{nx}×{ny}×{nz} {sides:?}, stretched {stretching}, layered along {layered:?}");
@@ -126,12 +150,7 @@ pub(super) fn boxes<B: Complete>(backend: &B) {
 pub(super) fn indefinite<B: Complete>(backend: &B) {
     for (n, [nx, ny, nz]) in [[6, 5, 4], [8, 16, 10], [34, 3, 18], [12, 66, 2], [2, 2, 130]].into_iter().enumerate() {
         for m in 0..6 {
-            let mut sides = [n + m, n + 2 * m, m].map(|s| SIDES[s % SIDES.len()]);
-            for (sides, n) in sides.iter_mut().zip([nx, ny, nz]) {
-                if sides[0] == Side::Periodic && n % 2 == 1 {
-                    *sides = SIDES[0];
-                }
-            }
+            let sides = [n + m, n + 2 * m, m].map(|s| SIDES[s % SIDES.len()]);
             let (size, layered) = ([-0.3, -2.0][m % 2], m % 3);
             let stencil = stencil(Shape::new(nx, ny, nz), sides, 1.0, Some(layered), size, m as u64);
             let what = format!("{nx}×{ny}×{nz} {sides:?}, a reaction of about {size}, layered along {layered}");

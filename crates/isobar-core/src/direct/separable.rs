@@ -82,6 +82,50 @@ impl Separable {
         format!("direct: {}", across.chain(lines).collect::<Vec<_>>().join(", "))
     }
 
+    /// Returns the factors of a box of this shape, which this one holds several times along periodic axes.
+    pub(crate) fn once(self, shape: Shape) -> Self {
+        if shape == self.shape {
+            return self;
+        }
+        let Self { line, across, factors, mut lines, .. } = self;
+        let [n, a, b] = [line, across[0], across[1]].map(|axis| shape.extents()[axis]);
+        let [mut first, mut second] = factors;
+        for (factor, n) in [(&mut first, a), (&mut second, b)] {
+            [&mut factor.mass, &mut factor.shift, &mut factor.couplings]
+                .into_iter()
+                .for_each(|values| values.truncate(n));
+        }
+        let Lines { shift, couplings, weights: [weight, other], .. } = &mut lines;
+        [shift, couplings, weight, other].into_iter().for_each(|values| values.truncate(n));
+        Self { shape, line, across, factors: [first, second], lines }
+    }
+
+    /// Returns what a cell couples by along x, y and z: couplings and shifts by its number on the axis, and the weights by those on the
+    /// two other axes, in their order.
+    ///
+    /// ```text
+    /// (A u)_ijk = Σ_axis w_first w_second (σ u + Σ t (u − u_neighbour))
+    /// ```
+    pub fn terms(&self) -> [[&[f64]; 4]; 3] {
+        let Self { across, factors, lines, .. } = self;
+        let which = |axis: usize| across.iter().position(|&other| other == axis);
+        [0, 1, 2].map(|axis| {
+            let own: [&[f64]; 2] = match which(axis) {
+                Some(which) => [&factors[which].couplings, &factors[which].shift],
+                None => [&lines.couplings, &lines.shift],
+            };
+            // Along the lines the axes' masses weigh; across them D of the line, and the mass of the axis that remains.
+            let weight = |other: usize| -> &[f64] {
+                match which(other) {
+                    Some(other) => &factors[other].mass,
+                    None => &lines.weights[which(axis).unwrap_or_default()],
+                }
+            };
+            let [first, second] = [[1, 2], [0, 2], [0, 1]][axis].map(weight);
+            [own[0], own[1], first, second]
+        })
+    }
+
     /// Returns the number of cells of an axis.
     pub fn extent(&self, axis: usize) -> usize {
         self.shape.extents()[axis]

@@ -86,7 +86,7 @@ impl DirectSolver<Reference> for Box3 {
         let shape = self.factors.shape;
         let mut array: Vec<f64> = shape.places().map(|[i, j, k]| x.get(i, j, k)).collect();
         self.solve_array(&mut array);
-        x.fill_with(|i, j, k| array[shape.number([i, j, k])]);
+        x.fill_with(|i, j, k| array[shape.number([i % shape.nx, j % shape.ny, k])]);
         Ok(())
     }
 

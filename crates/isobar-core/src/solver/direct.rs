@@ -24,16 +24,18 @@ pub struct Direct<B: Backend> {
     solver: SharedDirect<B>,
     r: B::Vector<f64>,
     scalars: B::Scalars,
+    /// The cells of the box.
+    cells: usize,
     /// ‖b − A u‖ of u after the last run.
     residual: Option<f64>,
 }
 
 impl<B: Backend> Direct<B> {
-    /// Takes a matrix and its solver.
-    pub fn new(operator: Arc<dyn Operator<B, f64>>, solver: SharedDirect<B>) -> Result<Self> {
+    /// Takes a matrix and the solver of a box of this many cells.
+    pub fn new(operator: Arc<dyn Operator<B, f64>>, solver: SharedDirect<B>, cells: usize) -> Result<Self> {
         let backend = operator.backend();
         let (r, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);
-        Ok(Self { operator, solver, r, scalars, residual: None })
+        Ok(Self { operator, solver, r, scalars, cells, residual: None })
     }
 
     /// Computes ‖b − A u‖², with the residual in r.
@@ -85,10 +87,10 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
     }
 
     fn traffic(&self) -> Vec<StepTraffic> {
-        let cells = self.operator.layout().shape().cells();
         vec![
-            StepTraffic::once::<f64>(traffic::DIRECT_SOLVE, cells),
-            StepTraffic::once::<f64>(traffic::RESIDUAL, cells).with_coefficients(self.operator.coefficient_vectors()),
+            StepTraffic::once::<f64>(traffic::DIRECT_SOLVE, self.cells),
+            StepTraffic::once::<f64>(traffic::RESIDUAL, self.cells)
+                .with_coefficients(self.operator.coefficient_vectors()),
         ]
     }
 

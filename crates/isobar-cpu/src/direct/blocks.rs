@@ -16,10 +16,20 @@ pub(super) const MOST_LINES: usize = 2 * MOST_LANES;
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub(super) data: Shared<f64>,
-    /// Starts of the rows; for a row of modes only the first counts.
+    /// Starts of the rows; of rows that are not in halves only the first counts.
     pub(super) starts: [Halves; MOST_LINES],
-    /// Whether rows hold cells, with even numbers first.
-    pub(super) are_cells: bool,
+    pub(super) order: Order,
+}
+
+/// The order of numbers in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Those with even numbers first, then those with odd ones, in whole packs each.
+    Halves,
+    /// As they are counted, in whole packs.
+    Packs,
+    /// As they are counted, up to the last.
+    Dense,
 }
 
 /// Transforms rows.
@@ -64,10 +74,16 @@ impl Rows {
     /// Returns runs of columns: the start they follow, their number, the first column and the stride.
     #[inline(always)]
     fn runs(&self, columns: usize) -> [(usize, usize, usize); 2] {
-        match self.are_cells {
-            true => [(columns.div_ceil(2), 0, 2), (columns / 2, 1, 2)],
-            false => [(columns, 0, 1), (0, 0, 1)],
+        match self.order {
+            Order::Halves => [(columns.div_ceil(2), 0, 2), (columns / 2, 1, 2)],
+            Order::Packs | Order::Dense => [(columns, 0, 1), (0, 0, 1)],
         }
+    }
+
+    /// Returns the numbers of a pack that lie in its row, of this many from its start to the last column.
+    #[inline(always)]
+    fn within(&self, lanes: usize, left: usize) -> usize {
+        if self.order == Order::Dense { lanes.min(left) } else { lanes }
     }
 
     #[inline(always)]
@@ -79,8 +95,10 @@ impl Rows {
                     let mut tile = [Pack::<S, f64>::splat(simd, 0.0).register(); MOST_LANES];
                     for (lane, tile) in tile.iter_mut().enumerate().take(lanes) {
                         let start = self.starts[pack * lanes + lane][half] + c as isize;
-                        // SAFETY: rows are whole numbers of packs, and nobody writes them meanwhile.
-                        *tile = unsafe { self.data.packs(simd, start, lanes) }.get(0).register();
+                        // SAFETY: numbers of the row, and nobody writes them meanwhile.
+                        let row = unsafe { self.data.row(start, self.within(lanes, count - c)) };
+                        *tile =
+                            if row.len() == lanes { S::as_simd_f64s(row).0[0] } else { simd.partial_load_f64s(row) };
                     }
                     let tile = transposed::<S>(tile);
                     for (n, tile) in tile.into_iter().enumerate().take(lanes.min(count - c)) {
@@ -112,8 +130,13 @@ impl Rows {
                     let lines = lines.saturating_sub(pack * lanes).min(lanes);
                     for (lane, tile) in tile.into_iter().enumerate().take(lines) {
                         let start = self.starts[pack * lanes + lane][half] + c as isize;
-                        // SAFETY: rows are whole numbers of packs, and these are this thread's.
-                        unsafe { self.data.packs_mut(simd, start, lanes) }.set(0, Pack::new(simd, tile));
+                        // SAFETY: numbers of the row, which is this thread's.
+                        let row = unsafe { self.data.row_mut(start, self.within(lanes, count - c)) };
+                        if row.len() == lanes {
+                            S::as_mut_simd_f64s(row).0[0] = tile;
+                        } else {
+                            simd.partial_store_f64s(row, tile);
+                        }
                     }
                 }
             }

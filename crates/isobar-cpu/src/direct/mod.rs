@@ -4,7 +4,8 @@
 //! * `blocks` transforms two packs of lines (`both`), along rows (`transpose`) or across them,
 //! * `lines` solves tridiagonal systems,
 //! * `passes` has the passes of a solve, `tables` their data, `planes` the places of numbers in vectors and in the working
-//!   array, `memory` that array.
+//!   array, `memory` that array,
+//! * `callers` solves between callers' arrays, and `judge` computes the norms of their residual.
 //!
 //! A solve is three passes over memory. The first and the last transform plane by plane along both axes, the middle one solves
 //! along the lines across the planes:
@@ -17,7 +18,9 @@
 
 mod blocks;
 mod both;
+mod callers;
 mod fft;
+mod judge;
 mod lines;
 mod memory;
 mod passes;
@@ -30,11 +33,11 @@ mod trig;
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::DirectSolver;
-use isobar_core::prelude::{Layout, Result, Separable, SharedDirect};
+use isobar_core::backend::{DirectSolver, Judged};
+use isobar_core::prelude::{Layout, Result, Separable, SharedDirect, Source, Target};
 
 use self::memory::Buffer;
-use self::passes::Passes;
+use self::passes::{Array, Passes};
 use self::tables::Tables;
 use self::transform::Transform;
 use crate::{Cpu, Shared, Vector};
@@ -44,8 +47,7 @@ use crate::{Cpu, Shared, Vector};
 /// # Errors
 /// See [`Separable::bases`]; [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
-    let is_whole = layout.first_row() == 0 && layout.len_with_halo() == layout.len();
-    if !is_whole || layout.shape() != factors.shape {
+    if layout.first_row() != 0 || layout.len_with_halo() != layout.len() {
         return Ok(None);
     }
     let tables = Tables::new(cpu, *layout, factors)?;
@@ -91,11 +93,17 @@ impl Memory {
 }
 
 impl Planewise {
-    fn run(&mut self, b: Shared<f64>, u: Shared<f64>) {
+    fn passes(&mut self) -> Passes<'_> {
         let Memory { work, passing, scratch } = &mut self.memory;
-        let passes =
-            Passes { tables: &self.tables, work: work.share(), passing: passing.share(), scratch: scratch.share() };
-        passes.solve(b, u);
+        Passes { tables: &self.tables, work: work.share(), passing: passing.share(), scratch: scratch.share() }
+    }
+
+    /// Computes u = A⁻¹ b; both may be the same vector.
+    fn run(&mut self, b: Shared<f64>, u: Shared<f64>) {
+        let passes = self.passes();
+        passes.take(Array::Vector(b));
+        passes.solve_lines();
+        passes.give(Array::Vector(u));
     }
 }
 
@@ -109,6 +117,10 @@ impl DirectSolver<Cpu> for Planewise {
         let x = x.share_mut();
         self.run(x, x);
         Ok(())
+    }
+
+    fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
+        Ok(callers::solve(&self.passes(), b, u))
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {

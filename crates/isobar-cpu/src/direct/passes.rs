@@ -1,6 +1,6 @@
 //! The passes of a solve over memory.
 
-use super::blocks::{AcrossRows, AlongRows, MOST_LINES, Rows};
+use super::blocks::{AcrossRows, AlongRows, MOST_LINES, Order, Rows};
 use super::lines::{Place, Solve};
 use super::tables::Tables;
 use super::transform::Direction;
@@ -22,9 +22,11 @@ pub(super) struct Passes<'a> {
 
 /// An array with rows.
 #[derive(Clone, Copy)]
-enum Array {
+pub(super) enum Array {
     /// A vector.
     Vector(Shared<f64>),
+    /// A caller's array in C order.
+    Callers(Shared<f64>),
     /// Cells, in an array laid out like the working array.
     Cells(Shared<f64>),
     /// Modes, in such an array that begins with this plane.
@@ -32,19 +34,26 @@ enum Array {
 }
 
 impl Passes<'_> {
-    /// Computes u = A⁻¹ b; both may be the same vector.
-    pub(super) fn solve(&self, b: Shared<f64>, u: Shared<f64>) {
-        let is_rearranged = self.tables.planes.is_rearranged();
-        let [mut from, mut to] = [b, u].map(Array::Vector);
-        if is_rearranged {
+    /// Transforms an array to modes.
+    pub(super) fn take(&self, b: Array) {
+        if self.tables.planes.is_rearranged() {
             self.rearrange(b, Direction::Forward);
-            (from, to) = (Array::Cells(self.work), Array::Cells(self.work));
+            self.forward(Array::Cells(self.work));
+        } else {
+            self.forward(b);
         }
-        self.forward(from);
-        self.solve_lines();
-        self.backward(to);
-        if is_rearranged {
+    }
+
+    /// Transforms modes to an array.
+    pub(super) fn give(&self, u: Array) {
+        if self.tables.planes.is_rearranged() {
+            self.backward(Array::Cells(self.work));
             self.rearrange(u, Direction::Backward);
+        } else {
+            self.backward(u);
+        }
+        if let Array::Vector(u) = u {
+            self.repeat(u);
         }
     }
 
@@ -102,7 +111,7 @@ impl Passes<'_> {
     }
 
     /// Solves along the lines across all planes.
-    fn solve_lines(&self) {
+    pub(super) fn solve_lines(&self) {
         let tables = self.tables;
         let (planes, packs, lanes) = (&tables.planes, tables.packs(), tables.machine.lanes);
         let all = planes.rows * packs;
@@ -171,15 +180,17 @@ impl Passes<'_> {
                 let (plane, row) = (range.start + line / planes.rows, line % planes.rows);
                 match array {
                     Array::Vector(_) => planes.halves_of_vector(plane, row),
+                    Array::Callers(_) => [planes.callers_row(plane, row); 2],
                     Array::Cells(_) => planes.halves(plane, row),
                     Array::Modes(_, shift) => [planes.row(plane, row) as isize + shift; 2],
                 }
             };
-            let (data, are_cells) = match array {
-                Array::Vector(data) | Array::Cells(data) => (data, true),
-                Array::Modes(data, _) => (data, false),
+            let (data, order) = match array {
+                Array::Vector(data) | Array::Cells(data) => (data, Order::Halves),
+                Array::Callers(data) => (data, Order::Dense),
+                Array::Modes(data, _) => (data, Order::Packs),
             };
-            Rows { data, starts: std::array::from_fn::<_, MOST_LINES, _>(halves), are_cells }
+            Rows { data, starts: std::array::from_fn::<_, MOST_LINES, _>(halves), order }
         };
         let (start, len) = self.scratch_of(thread);
         // SAFETY: each thread has its own.
@@ -215,26 +226,45 @@ impl Passes<'_> {
         });
     }
 
-    /// Copies a vector to the working array, or back, where rows lie along y and lines along x.
-    fn rearrange(&self, vector: Shared<f64>, direction: Direction) {
-        let planes = &self.tables.planes;
-        let layout = &planes.layout;
-        let shape = layout.shape();
+    /// Copies an array to the working array, or back, where rows lie along y and lines along x.
+    fn rearrange(&self, array: Array, direction: Direction) {
+        let Tables { planes, factors, .. } = self.tables;
+        let shape = factors.shape;
+        let (data, is_vector) = match array {
+            Array::Vector(data) => (data, true),
+            Array::Callers(data) | Array::Cells(data) | Array::Modes(data, _) => (data, false),
+        };
         self.tables.each(shape.nz, |k, _| {
             for first in (0..shape.nx).step_by(CELLS_A_TURN) {
                 for j in 0..shape.ny {
                     for i in first..(first + CELLS_A_TURN).min(shape.nx) {
-                        let here = layout.index(i, j, k) as isize;
-                        let there = (planes.row(i, k) + planes.column(j)) as isize;
+                        let here = if is_vector { planes.layout.index(i, j, k) } else { shape.number([i, j, k]) };
+                        let (here, there) = (here as isize, (planes.row(i, k) + planes.column(j)) as isize);
                         // SAFETY: each cell is copied once.
                         unsafe {
                             match direction {
-                                Direction::Forward => self.work.set(there, vector.row(here, 1)[0]),
-                                Direction::Backward => vector.set(here, self.work.row(there, 1)[0]),
+                                Direction::Forward => self.work.set(there, data.row(here, 1)[0]),
+                                Direction::Backward => data.set(here, self.work.row(there, 1)[0]),
                             }
                         }
                     }
                 }
+            }
+        });
+    }
+
+    /// Copies the box to the copies of it along periodic axes, if a vector has any.
+    fn repeat(&self, vector: Shared<f64>) {
+        let (layout, once) = (self.tables.planes.layout, self.tables.factors.shape);
+        let all = layout.shape();
+        if all == once {
+            return;
+        }
+        self.tables.each(once.nz, |k, _| {
+            for (j, i) in (0..all.ny).flat_map(|j| (0..all.nx).map(move |i| (j, i))) {
+                let from = layout.index(i % once.nx, j % once.ny, k) as isize;
+                // SAFETY: each cell is copied once, from cells that are copied to themselves.
+                unsafe { vector.set(layout.index(i, j, k) as isize, vector.row(from, 1)[0]) };
             }
         });
     }

@@ -85,6 +85,13 @@ impl Planes {
         [start(j % 2), start(1 - j % 2)]
     }
 
+    /// Returns the start of a row of an array in C order.
+    pub(super) fn callers_row(&self, plane: usize, row: usize) -> isize {
+        // Planes and rows are layers and rows, or the reverse.
+        let row = if self.line == 1 { plane + self.count * row } else { row + self.rows * plane };
+        (self.columns * row) as isize
+    }
+
     /// Returns the place of cell i in a row.
     pub(super) fn column(&self, i: usize) -> usize {
         i / 2 + self.half * (i % 2)

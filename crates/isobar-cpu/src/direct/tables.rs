@@ -22,6 +22,8 @@ pub(super) struct Tables {
     pub(super) systems: Systems,
     /// Eigenvalues of both axes, those of rows padded to whole packs.
     pub(super) values: [Vec<f64>; 2],
+    /// The entry of the first mode of a plane in its first cell.
+    pub(super) constant: f64,
     pub(super) description: String,
     pub(super) machine: Machine,
 }
@@ -68,6 +70,7 @@ impl Tables {
             across: (across_rows > 0.0).then(|| Transform::new(across, 1.0, machine.registers)),
             systems: Systems::new(&factors.lines),
             values,
+            constant: along.entry(0, 0) * across.entry(0, 0),
             description: factors.describe(&bases, by),
             machine,
         })
@@ -90,7 +93,7 @@ impl Tables {
 
     /// Returns the threads worth using.
     pub(super) fn threads(&self) -> usize {
-        self.cpu.threads_for(self.planes.layout.shape().cells())
+        self.cpu.threads_for(self.factors.shape.cells())
     }
 
     /// Returns whether there are too few batches of planes for all threads.

@@ -1,4 +1,5 @@
 use isobar_core::direct::{AxisMatrix, Basis, Symmetry, Trig};
+use isobar_core::prelude::*;
 use isobar_core::problem::random;
 
 use super::blocks::AcrossRows;
@@ -97,5 +98,33 @@ fn products_use_symmetry_of_any_kind() {
                 check(&cpu, &products, &basis, 1e-11, "products");
             }
         }
+    }
+}
+
+#[test]
+fn callers_arrays_are_solved_in_place_and_kept_where_numbers_are_not_finite() {
+    let cpu = Cpu::new(2).unwrap();
+    let shape = Shape::new(13, 6, 9);
+    let field = vec![1.0; shape.cells()];
+    for sides in [[Side::Closed; 2], [Side::Fixed; 2]] {
+        let cells = Coefficients::Cells { fields: vec![field.clone().into()], axes: [(0, 2.0), (0, 3.0), (0, 1.0)] };
+        let stencil = Diffusion::new(shape, cells, None, [sides; 3]).unwrap();
+        let layout = Layout::new(shape).unwrap();
+        let solver = super::direct(&cpu, &layout, &stencil.separable().unwrap()).unwrap().unwrap();
+        for (entry, is_solved) in [(0.5, true), (f64::NAN, false), (f64::INFINITY, false)] {
+            let mut b = vec![1.0; shape.cells()];
+            b[100] = entry;
+            let mut u = vec![7.0; shape.cells()];
+            let target = ArrayViewMut::c_order(&mut u, shape).unwrap();
+            let source = ArrayView::c_order(&b, shape).unwrap();
+            let judged = solver.lock().unwrap().solve_arrays(&source.into(), &mut target.into()).unwrap();
+            assert_eq!(judged.is_some(), is_solved);
+            assert_eq!(u.iter().all(|&u| u == 7.0), !is_solved);
+        }
+        // Numbers of other strides, or in single precision, take the general path.
+        let (b, mut u) = (vec![1.0; 2 * shape.cells()], vec![0_f32; shape.cells()]);
+        let apart = ArrayView::new(&b, shape, [2, 26, 156]).unwrap();
+        let target = ArrayViewMut::c_order(&mut u, shape).unwrap();
+        assert_eq!(solver.lock().unwrap().solve_arrays(&apart.into(), &mut target.into()).unwrap(), None);
     }
 }

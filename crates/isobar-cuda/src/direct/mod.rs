@@ -130,27 +130,7 @@ fn table(factors: &Separable) -> Vec<f64> {
 
 /// Returns couplings, shifts and weights along the other two axes, for x, y and z.
 fn tables(factors: &Separable) -> Vec<f64> {
-    axis_tables(factors).into_iter().flatten().flatten().copied().collect()
-}
-
-fn axis_tables(factors: &Separable) -> [[&[f64]; 4]; 3] {
-    let Separable { line, across, lines, .. } = factors;
-    [0, 1, 2].map(|axis| {
-        let which = across.iter().position(|&other| other == axis);
-        let own: [&[f64]; 2] = match which {
-            Some(which) => [&factors.factors[which].couplings, &factors.factors[which].shift],
-            None => [&lines.couplings, &lines.shift],
-        };
-        let weight = |other: usize| -> &[f64] {
-            match (which, across.iter().position(|&axis| axis == other)) {
-                (_, Some(other)) => &factors.factors[other].mass,
-                (Some(which), None) => &lines.weights[which],
-                (None, None) => unreachable!("the axis {line} has no weight along itself"),
-            }
-        };
-        let [first, second] = [[1, 2], [0, 2], [0, 1]][axis].map(weight);
-        [own[0], own[1], first, second]
-    })
+    factors.terms().into_iter().flatten().flatten().copied().collect()
 }
 
 impl Direct {
@@ -283,7 +263,7 @@ impl Direct {
             at += size_of_val(values) as Pointer;
             start
         };
-        let places = axis_tables(&self.factors).map(|axis| axis.map(&mut place));
+        let places = self.factors.terms().map(|axis| axis.map(&mut place));
         let mean = if self.factors.is_singular() { self.scalars.pointer(MEAN_OF_RHS) } else { 0 };
         let arguments =
             Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(layers as i32).with(Tables(places));
@@ -307,16 +287,16 @@ impl Direct {
 impl DirectSolver<Cuda> for Direct {
     fn solve(&mut self, b: &Vector<f64>, u: &mut Vector<f64>) -> Result<()> {
         let work = self.work[0].start();
-        self.backend.take_c_order(&self.layout, b.pointer(), work)?;
+        self.backend.take_c_order(&self.layout, self.factors.shape, [b.pointer(), work])?;
         self.solve_c_order(work, work, false)?;
-        self.backend.place_c_order(&self.layout, work, u.pointer())
+        self.backend.place_c_order(&self.layout, self.factors.shape, [work, u.pointer()])
     }
 
     fn solve_in_place(&mut self, x: &mut Vector<f64>) -> Result<()> {
         let work = self.work[0].start();
-        self.backend.take_c_order(&self.layout, x.pointer(), work)?;
+        self.backend.take_c_order(&self.layout, self.factors.shape, [x.pointer(), work])?;
         self.solve_c_order(work, work, false)?;
-        self.backend.place_c_order(&self.layout, work, x.pointer())
+        self.backend.place_c_order(&self.layout, self.factors.shape, [work, x.pointer()])
     }
 
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
@@ -328,10 +308,8 @@ impl DirectSolver<Cuda> for Direct {
         {
             return Ok(None);
         }
-        self.backend.with_device_array(b, &self.layout, "a direct solve", || {
-            self.backend
-                .with_device_array(u, &self.layout, "a direct solve", || self.solve_and_judge(b.pointer(), u.pointer()))
-        })?;
+        self.backend
+            .with_device_arrays(&[b, u], &[], "a direct solve", || self.solve_and_judge(b.pointer(), u.pointer()))?;
         let bank = self.backend.read(&self.scalars)?;
         let of = |scalar: Scalar, n: usize| bank[scalar.index() + n];
         let square = of(NORMS, 1);

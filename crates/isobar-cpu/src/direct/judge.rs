@@ -1,0 +1,130 @@
+//! The residual of a solve between callers' arrays.
+
+use std::ops::Range;
+
+use isobar_core::prelude::{Pack, Shape};
+use pulp::{Simd, WithSimd};
+
+use super::tables::Tables;
+use crate::Shared;
+use crate::row_sum::RowSum;
+
+/// The cells that a thread judges before it takes others.
+const CELLS_A_TURN: usize = 8192;
+
+/// Returns ‖b − mean − A u‖² and ‖b − mean‖², the same for any number of threads.
+pub(super) fn judge(tables: &Tables, b: &[f64], u: &[f64], mean: f64) -> [f64; 2] {
+    let (terms, shape) = (tables.factors.terms(), tables.factors.shape);
+    let (rows, a_turn) = (shape.ny * shape.nz, (CELLS_A_TURN / shape.nx).max(1));
+    let mut sums = vec![[0.0; 2]; rows.div_ceil(a_turn)];
+    let of_turns = Shared::of(&mut sums);
+    tables.each(rows.div_ceil(a_turn), |turn, _| {
+        let rows = turn * a_turn..((turn + 1) * a_turn).min(rows);
+        let judged = tables.cpu.dispatch::<f64, _>(Rows { terms, shape, b, u, mean, rows });
+        // SAFETY: each turn has its own.
+        unsafe { of_turns.set(turn as isize, judged) };
+    });
+    sums.into_iter().fold([0.0; 2], |[r, b], sum| [r + sum[0], b + sum[1]])
+}
+
+/// Some rows, in C order of y and z.
+struct Rows<'a> {
+    /// See [`isobar_core::direct::Separable::terms`].
+    terms: [[&'a [f64]; 4]; 3],
+    shape: Shape,
+    b: &'a [f64],
+    u: &'a [f64],
+    mean: f64,
+    rows: Range<usize>,
+}
+
+/// A row of u with its neighbours in y and z, and what couples them.
+struct Row<'a> {
+    b: &'a [f64],
+    own: &'a [f64],
+    /// Cells before and after in y, then in z.
+    beside: [[&'a [f64]; 2]; 2],
+    /// The weight along x; couplings to the cells beside times their weights, and shifts likewise.
+    x: f64,
+    couplings: [[f64; 2]; 2],
+    shifts: [f64; 2],
+}
+
+impl WithSimd for Rows<'_> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
+        let n = self.shape.nx;
+        let [couplings, shifts, ..] = self.terms[0];
+        let weights = [self.terms[1][2], self.terms[2][2]];
+        let (mut of_residual, mut of_rhs) = (RowSum::<S, f64>::new(simd), RowSum::<S, f64>::new(simd));
+        let mut rest = [0.0; 2];
+        let pack = |values: &[f64], i: usize| Pack::new(simd, S::as_simd_f64s(&values[i..i + S::F64_LANES]).0[0]);
+        for row in self.rows.clone() {
+            let row = self.row(row);
+            let mut single = |i: usize| {
+                let [before, after] = beside(i, n);
+                let u = row.own[i];
+                let mut all = couplings[i] * (u - row.own[after]) + couplings[before] * (u - row.own[before]);
+                all = row.x * (all + shifts[i] * u);
+                for d in 0..2 {
+                    let [[before, after], [t_before, t_after]] = [row.beside[d].map(|row| row[i]), row.couplings[d]];
+                    all += weights[d][i] * (t_before * (u - before) + t_after * (u - after) + row.shifts[d] * u);
+                }
+                let b = row.b[i] - self.mean;
+                rest[0] += (b - all) * (b - all);
+                rest[1] += b * b;
+            };
+            single(0);
+            let mut i = 1;
+            while i + S::F64_LANES < n {
+                let (u, splat) = (pack(row.own, i), |value: f64| Pack::splat(simd, value));
+                let east = pack(couplings, i) * (u - pack(row.own, i + 1));
+                let west = pack(couplings, i - 1).mul_add(u - pack(row.own, i - 1), east);
+                let b = pack(row.b, i) - splat(self.mean);
+                let mut r = b - splat(row.x) * pack(shifts, i).mul_add(u, west);
+                for d in 0..2 {
+                    let [t_before, t_after] = row.couplings[d].map(splat);
+                    let before = t_before * (u - pack(row.beside[d][0], i));
+                    let both = t_after.mul_add(u - pack(row.beside[d][1], i), before);
+                    r = r - pack(weights[d], i) * splat(row.shifts[d]).mul_add(u, both);
+                }
+                of_residual.add_product(r, r);
+                of_rhs.add_product(b, b);
+                i += S::F64_LANES;
+            }
+            (i..n).for_each(single);
+            of_residual.end_short_row();
+            of_rhs.end_short_row();
+        }
+        [of_residual.total() + rest[0], of_rhs.total() + rest[1]]
+    }
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn row(&self, row: usize) -> Row<'a> {
+        let Shape { nx, ny, nz } = self.shape;
+        let [x, y, z] = self.terms;
+        let (j, k) = (row % ny, row / ny);
+        let row = |j: usize, k: usize| nx * (j + ny * k)..nx * (j + ny * k + 1);
+        let ([south, north], [below, above]) = (beside(j, ny), beside(k, nz));
+        let u = |j: usize, k: usize| &self.u[row(j, k)];
+        let (y_weight, z_weight) = (y[3][k], z[3][j]);
+        Row {
+            b: &self.b[row(j, k)],
+            own: u(j, k),
+            beside: [[u(south, k), u(north, k)], [u(j, below), u(j, above)]],
+            x: x[2][j] * x[3][k],
+            couplings: [[y_weight * y[0][south], y_weight * y[0][j]], [z_weight * z[0][below], z_weight * z[0][k]]],
+            shifts: [y_weight * y[1][j], z_weight * z[1][k]],
+        }
+    }
+}
+
+/// Returns the cells before and after one of n; across open ends the coupling is 0.
+#[inline(always)]
+fn beside(i: usize, n: usize) -> [usize; 2] {
+    [if i == 0 { n - 1 } else { i - 1 }, if i + 1 == n { 0 } else { i + 1 }]
+}
