@@ -241,6 +241,11 @@ impl SeparableRows for DiffusionRows<'_> {
         self.shift.as_deref()
     }
 
+    fn shift_row(&self, [j, k]: [usize; 2]) -> Option<&[f64]> {
+        let first = self.stencil.cell([0, j, k]);
+        self.stencil.shift.as_ref().map(|shift| &shift[first..][..self.stencil.shape.nx])
+    }
+
     fn shift_is_sum(&self) -> bool {
         self.stencil.known_shift.sums.is_some()
     }
