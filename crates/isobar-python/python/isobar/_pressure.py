@@ -32,7 +32,7 @@ class TensorProduct(Problem):
     y_faces
         α of the faces between cells in y, shape ``(ny + 1, nx)``.
 
-    There are no periodic sides. If a = 0 and all sides are closed, u has mean 0 in the whole grid; several closed basins are not
+    The vector b is given as it is, without `rhs`. There are no periodic sides. If a = 0 and all sides are closed, u has mean 0 in the whole grid; several closed basins are not
     found, and need `Faces`, with which u has mean 0 in each.
 
     >>> n = 8
