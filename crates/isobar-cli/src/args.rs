@@ -74,7 +74,7 @@ pub struct MovedArgs {
 /// A case file with overrides.
 #[derive(Clone, Debug, Args)]
 pub struct CaseArgs {
-    /// The case file (TOML)
+    /// The case file (TOML); all keys are in docs/site/case-file.md, examples in cases/
     #[arg(value_name = "CASE.toml")]
     pub case: PathBuf,
 

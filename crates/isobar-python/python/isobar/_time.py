@@ -202,7 +202,7 @@ class Heat:
             memory is `checkpoints` + N / `checkpoints` states, by default about 2 √N, and most steps are computed twice. With N, all states are kept
             and no step is recomputed.
         tolerance, device, threads, options
-            As for `Solver`.
+            As for `Solver`, the tolerance 1e-10 by default.
 
         A solve that does not converge raises `NotConvergedError`.
 
