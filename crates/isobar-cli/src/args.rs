@@ -74,7 +74,7 @@ pub struct MovedArgs {
 /// A case file with overrides.
 #[derive(Clone, Debug, Args)]
 pub struct CaseArgs {
-    /// The case file (TOML)
+    /// The case file (TOML); all keys are in docs/site/case-file.md, examples in cases/
     #[arg(value_name = "CASE.toml")]
     pub case: PathBuf,
 
@@ -85,7 +85,7 @@ pub struct CaseArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Precision of stored numbers during the solve; short for --set solver.precision=...
+    /// Precision of stored numbers during the solve; short for --set solver.precision=... [default: the case's, else f64]
     #[arg(long, value_name = "f64|f32|mixed")]
     pub precision: Option<String>,
 }
@@ -157,7 +157,7 @@ pub struct SolveArgs {
 /// `isobar effective`
 #[derive(Debug, Args)]
 pub struct EffectiveArgs {
-    /// The image: labels or conductivities in a .npy array (nz, ny, nx), or a stack of grey TIFF pages
+    /// The image, a .npy array (nz, ny, nx) or a stack of grey TIFF pages: labels, with --open or --values, or conductivities without
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
 
@@ -178,7 +178,7 @@ pub struct EffectiveArgs {
     pub spacing: Vec<f64>,
 
     /// Tolerance for the relative residual and for the estimated relative error of the conductivity (the latter is usually much smaller)
-    #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
+    #[arg(long, value_name = "NUMBER", default_value = "1e-5")]
     pub tolerance: f64,
 
     /// The device and its threads.

@@ -32,7 +32,7 @@ class TensorProduct(Problem):
     y_faces
         α of the faces between cells in y, shape ``(ny + 1, nx)``.
 
-    There are no periodic sides. If a = 0 and all sides are closed, u has mean 0 in the whole grid; several closed basins are not
+    The vector b is given as it is, without `rhs`. There are no periodic sides. If a = 0 and all sides are closed, u has mean 0 in the whole grid; several closed basins are not
     found, and need `Faces`, with which u has mean 0 in each.
 
     >>> n = 8
@@ -74,7 +74,8 @@ class TensorProduct(Problem):
 class Helmholtz(Problem):
     """The pressure correction of an atmosphere model: −ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f.
 
-    There is no flow through bottom and top, and u = 0 on the other sides. Made by `panel` or `box`. Arrays have shape ``(nz, ny, nx)``.
+    There is no flow through bottom and top, and u = 0 on the other sides. Made by `panel` or `box`. Arrays have shape ``(nz, ny, nx)``. Lengths in
+    the equation are in radii of the Earth; `coordinates` are heights in m, and y and x from −1 to 1 on the cube's face, 0 to 1 in the box.
     """
 
     def __init__(self, *system: Any, **options: Any):
@@ -98,8 +99,8 @@ class Helmholtz(Problem):
     ) -> Helmholtz:
         """Make the problem on one panel of the cubed sphere, in gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
 
-        ``depth`` is the depth of the atmosphere in m, ``grading`` is ``"quadratic"`` or ``"uniform"``, ``courant`` is the horizontal Courant
-        number of sound, 8.4 by default, which determines ω unless ``omega`` is given instead.
+        ``depth`` is the depth of the atmosphere in m, ``grading`` is ``"quadratic"`` (thin layers at the ground) or ``"uniform"``, ``courant`` is ν,
+        the horizontal Courant number of sound, 8.4 by default: ω = ν h / 2, h the spacing, unless ``omega`` is given. ``lam`` is λ.
 
         >>> isobar.Helmholtz.panel(16, 16, 8).shape
         (8, 16, 16)
@@ -119,7 +120,7 @@ class Helmholtz(Problem):
         omega: float | None = None,
         lam: float = 1.0,
     ) -> Helmholtz:
-        """Make the problem in a flat box."""
+        """Make the problem in a flat box, one radius of the Earth long and wide, with the arguments of `panel`."""
         return cls(_helmholtz("box", nx, ny, nz, depth, grading, courant, omega, lam))
 
 

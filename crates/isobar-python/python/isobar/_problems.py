@@ -160,7 +160,7 @@ class Problem:
 class Case(Problem):
     """The problem of a case file, with overrides: ``Case("norne.toml", solver={"tolerance": 1e-8})``.
 
-    `Solver` uses the solver options of the case unless others are given.
+    `Solver` uses the solver options of the case unless others are given. Arrays have shape ``(nz, ny, nx)``, with nz = 1 in two dimensions.
     """
 
     def __init__(self, path: str | os.PathLike[str], **changes: Any):
@@ -195,7 +195,7 @@ class Diffusion(Problem):
     kappa
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. In three dimensions a tuple of two arrays gives the horizontal and the
         vertical κ, a tuple of three gives κ in x, y and z. Arrays ``(ny, nx)`` have no vertical direction, and a tuple of them is an error: for κ
-        in x and y, pass three arrays of shape ``(1, ny, nx)``. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays of
+        in x and y, pass three arrays of shape ``(1, ny, nx)``. A cell with κ = 0 is inactive; NaN is an error, even where `active` is False. With `coefficients` it is an image of labels. Arrays of
         CuPy, PyTorch or JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They
         are copied to the host only when something there needs them: another device, an image, fluxes, and a direct solve of κ that varies.
     spacing
@@ -210,12 +210,12 @@ class Diffusion(Problem):
     active
         Which cells are active; all by default.
     reaction
-        c, a number or an array. If it is negative (−∇·(κ∇u) − k² u = f, waves of one frequency), the matrix may be indefinite, and only
+        c, a number or an array; 0 by default. If it is negative (−∇·(κ∇u) − k² u = f, waves of one frequency), the matrix may be indefinite, and only
         ``method="direct"`` solves it; ``"auto"`` uses that if the matrix is separable, as for κ that is constant or varies along one axis.
     sources
         ``{"i": 3, "j": 4, "rate": 1.0}``, or with ``"k": [first, last]``: sources of a total rate in columns of cells, counted from 0.
     wells
-        ``{"i": 3, "j": 4, "value": 0.0, "radius": 0.1}``: wells with a given value of u.
+        ``{"i": 3, "j": 4, "value": 0.0, "radius": 0.1}``: wells with a given value of u, their radius in the unit of `spacing`; `k` as for sources.
     coefficients
         κ of each label of an image: ``{0: 0.0, 1: 1.0, 2: 30.0}``; 0 makes the cells of a label inactive. `kappa` is then the image, of any
         integer type or bool. A label without an entry is an error.

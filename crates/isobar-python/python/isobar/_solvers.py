@@ -44,7 +44,7 @@ class Solver:
     method
         ``"auto"``, ``"direct"``, ``"modes"``, ``"multigrid"``, ``"cg"``, ``"jacobi"``, ``"deflated-cg"``, ``"bicgstab"``.
     device
-        ``"auto"`` (the first GPU that works, else the CPU), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        ``"auto"`` (the first GPU that works, else the CPU), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or several as ``"cuda:0,1"``.
     tolerance
         Stop at ‖b − A x‖ ≤ tolerance · ‖b‖; 1e-8 by default. For an x of float32 this is below the rounding of x, about 5e-9 n² for Poisson's equation
         on n cells across: use ``out=`` in float64 or ``judge="internal"``, and ``precision="mixed"`` instead of ``"f32"``.
@@ -374,7 +374,7 @@ def solve(
     """Solve the problem of a case file, with overrides.
 
     ``isobar.solve("panel.toml", grid={"nx": 256, "ny": 256}, solver={"tolerance": 1e-8})``. A heat equation runs to its end time; its
-    result has ``steps``.
+    result has ``steps``. Other solves begin from 0: ``solver.guess`` of a case is for the command. x has shape ``(nz, ny, nx)``.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class Step(NamedTuple):
 class Heat:
     """The heat equation u_t = ∇·(κ∇u) − c u + f, by finite volumes.
 
-    Parameters are those of `Diffusion`, and `source`: f, a number or an array.
+    Parameters are those of `Diffusion` except `coefficients`, and `source`: f, a number or an array.
 
     >>> heat = isobar.Heat(np.ones(40), boundary={"x": 0.0})
     >>> x, = heat.coordinates
@@ -117,7 +117,7 @@ class Heat:
         dt, end_time
             Length of a step, and the end time; the last step is shortened if necessary.
         scheme
-            ``"crank-nicolson"`` or ``"backward-euler"``.
+            ``"crank-nicolson"``, of second order, or ``"backward-euler"``, of first order, for rough states and long steps.
         step_tolerance
             If given, step lengths are chosen so that the estimated error of each step, relative to the state, stays below it; ``dt`` is
             the length of the first step.
@@ -202,7 +202,7 @@ class Heat:
             memory is `checkpoints` + N / `checkpoints` states, by default about 2 √N, and most steps are computed twice. With N, all states are kept
             and no step is recomputed.
         tolerance, device, threads, options
-            As for `Solver`.
+            As for `Solver`, the tolerance 1e-10 by default.
 
         A solve that does not converge raises `NotConvergedError`.
 

@@ -65,14 +65,14 @@ def solve(
     spacing
         Widths of cells that replace the problem's, as for `Diffusion`.
     tolerance, device, threads, options
-        As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
+        As for `Solver`, the tolerance 1e-10 by default. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     derivative_tolerance
         The tolerance of solves for derivatives, if it is another one: derivatives often need fewer digits than the solution.
     failure
         If a solve, or one for a derivative, does not converge: ``"raise"`` an error of JAX that quotes
         `isobar.NotConvergedError`, or return ``"nan"`` everywhere.
 
-    It works under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``; systems of one κ and c are solved together, as by `Solver.solve`. A directional
+    It works under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, where systems with the same κ and c are solved together, as by `Solver.solve`. A directional
     derivative, or a gradient in reverse mode, takes one more solve. XLA calls isobar's native part itself, without Python, on processors and NVIDIA GPUs.
     x has the type of κ, float32 unless JAX's 64-bit mode is on; the solve is in double precision. Arrays on a GPU stay there; with ``failure="nan"``,
     and if `device` is ``"cpu"``, they pass through the host.

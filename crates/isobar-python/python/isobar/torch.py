@@ -59,7 +59,7 @@ def solve(
     spacing
         Widths of cells that replace the problem's, as for `Diffusion`.
     tolerance, device, threads, options
-        As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
+        As for `Solver`, the tolerance 1e-10 by default. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     derivative_tolerance
         The tolerance of solves for derivatives, if it is another one: derivatives often need fewer digits than the solution.
     failure
