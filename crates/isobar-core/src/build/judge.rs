@@ -1,11 +1,18 @@
 //! The judgement of the returned u: norms in double precision.
 
+use std::time::Instant;
+
+use super::arrays::upload;
 use super::range::Scaling;
 use super::system::{NORM, System};
+use crate::Source;
 use crate::error::Result;
-use crate::outcome::Stop;
+use crate::operator::Guess;
+use crate::options::{Method, Norm};
+use crate::outcome::{Outcome, Stop};
 use crate::precond::NullSpace;
-use crate::solver::Monitor;
+use crate::solver::monitor::Progress;
+use crate::solver::{Monitor, Observer};
 use crate::stencil::{Stencil, Supports};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
@@ -84,6 +91,58 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         };
         let drift = (monitor.relative(residual) / monitor.last()).max(1.0);
         Ok(Some(drift * error / self.norm_of_solution()? + floor).filter(|error| error.is_finite()))
+    }
+
+    /// Continues a solve whose residual is within the tolerance though u is estimated to be far off: rows of large shifts that fix values, or
+    /// wells, may have nearly all of ‖b‖. A method that was asked for only gets a note.
+    pub(super) fn come_closer(
+        &mut self,
+        rhs: Source<'_>,
+        mut first: Outcome,
+        observer: &mut Observer<'_>,
+        rounds: bool,
+    ) -> Result<Outcome> {
+        /// Errors above the first, relative to ‖u‖, and above so many tolerances are not what anyone wants; the second is aimed at.
+        const GROSS: [f64; 3] = [0.1, 0.01, 1e3];
+        /// Iterations that are allowed besides twice those before.
+        const ENOUGH: usize = 20;
+        let (asked, [gross, aim, times]) = (self.options.clone(), GROSS);
+        let is_gross = |error: &f64| *error > gross.max(times * asked.tolerance);
+        let Some(error) = first.error_estimate.filter(is_gross).filter(|_| first.stop == Stop::Converged) else {
+            return Ok(first);
+        };
+        let why = format!(
+            "the error of u was estimated as {error:.1e} of its norm when the residual was within the tolerance: a few rows have nearly \
+             all of the norm of b"
+        );
+        if !self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto) {
+            first.notes.push(format!(
+                "{why}; reduce the tolerance, or set solver.norm = \"scaled\" with solver.method = \"cg\""
+            ));
+            return Ok(first);
+        }
+        let (before, clock) = (first.iterations, Instant::now());
+        self.options.tolerance = (asked.tolerance * aim / error).max(f64::EPSILON);
+        self.options.norm = Norm::Rhs;
+        // An estimate with a weak preconditioner may be too large.
+        let most = asked.max_iterations.saturating_sub(first.iterations);
+        self.options.max_iterations = most.min(2 * first.iterations + ENOUGH);
+        upload(&self.backend, &self.callers, rhs, &mut self.b)?;
+        let found = self.norms(Guess::Given).and_then(|norms| {
+            let mut later = |seen: &Progress| observer(&Progress { iteration: before + seen.iteration, ..*seen });
+            self.run(norms, Guess::Given, &mut later, clock, rounds)
+        });
+        let tolerance = asked.tolerance;
+        self.options = asked;
+        let mut outcome = first.followed_by(found?);
+        if outcome.relative_residual <= tolerance && outcome.stop != Stop::Interrupted {
+            (outcome.stop, outcome.advice) = (Stop::Converged, None);
+        }
+        let left = outcome.error_estimate.map_or_else(|| "unknown".into(), |error| format!("{error:.1e}"));
+        outcome
+            .notes
+            .push(format!("{why}; continued for {} iterations, and it is {left} now", outcome.iterations - before));
+        Ok(outcome)
     }
 
     /// Computes ‖u‖.

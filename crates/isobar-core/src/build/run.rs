@@ -112,7 +112,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let mut removed = None;
         if let Some(space) = &mut self.null_space {
             let SolverOptions { tolerance, compatibility, .. } = self.options;
-            removed = space.make_compatible(&mut self.b, tolerance, compatibility)?.map(|removed| removed.relative);
+            let copies = self.callers.turns.count();
+            removed =
+                space.make_compatible(&mut self.b, copies, tolerance, compatibility)?.map(|removed| removed.relative);
             rhs = self.norm_of_rhs()?;
         }
         let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {

@@ -144,7 +144,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !is_own {
             notes.extend(asked.unused_by(&options));
         }
-        let singular = null_space.as_ref().and_then(NullSpace::describe);
+        let singular = null_space.as_ref().and_then(|space| space.describe(turns.count()));
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
             notes.push("the last pivot of a floating component is not positive; its diagonal entry replaces it".into());
@@ -417,6 +417,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let rounds = u.is_single() && self.options.judge == Judge::Array;
         self.decision.replaceable.is_old = self.decision.latest.is_some() && self.queue == 0 && self.decision.chooses();
         let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
+        if guess == Guess::Zero {
+            outcome = self.come_closer(rhs, outcome, observer, rounds)?;
+        }
         let clock = Instant::now();
         if std::mem::take(&mut self.decision.is_outdated) {
             return self.go_on_anew(rhs, u, outcome, observer);

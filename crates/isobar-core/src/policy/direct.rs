@@ -107,6 +107,8 @@ impl Hardness {
     pub(crate) fn trial<F>(self, factors: F, [open, spread]: [f64; 2], most_iterations: f64) -> Option<Trial<F>> {
         let couplings = if self.crosses() {
             CROSSES.into()
+        } else if self.has_closed && self.stiffness < THIN {
+            "multigrid takes longest where cells are closed".into()
         } else {
             format!("couplings of one direction are {:.1} times another's", Number(self.stiffness))
         };

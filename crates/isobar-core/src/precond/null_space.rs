@@ -93,19 +93,21 @@ impl<B: AggregateBackend> NullSpace<B> {
         }
     }
 
-    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing if there is none.
+    /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing if there is none. Messages speak of one of the
+    /// `copies` of a caller's grid in vectors.
     ///
     /// # Errors
     /// [`Error::Invalid`] if that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
     pub fn make_compatible(
         &mut self,
         b: &mut B::Vector<f64>,
+        copies: usize,
         tolerance: f64,
         compatibility: Compatibility,
     ) -> Result<Option<Removed>> {
         let Self { operator, scalars, found, .. } = self;
         let Some(found) = found else { return Ok(None) };
-        found.make_compatible(&**operator, b, tolerance, compatibility, scalars).map(Some)
+        found.make_compatible(&**operator, (b, scalars), copies, tolerance, compatibility).map(Some)
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
@@ -122,9 +124,9 @@ impl<B: AggregateBackend> NullSpace<B> {
         self.found.as_ref().is_some_and(|found| !found.sizes.is_empty())
     }
 
-    /// Returns a note for the user, if any.
-    pub fn describe(&self) -> Option<String> {
-        self.found.as_ref().map(Found::describe)
+    /// Returns a note for the user, if any, on one of the `copies` of a caller's grid.
+    pub fn describe(&self, copies: usize) -> Option<String> {
+        self.found.as_ref().map(|found| found.describe(copies))
     }
 }
 
@@ -190,10 +192,10 @@ impl<B: AggregateBackend> Found<B> {
     fn make_compatible(
         &mut self,
         operator: &dyn Operator<B, f64>,
-        b: &mut B::Vector<f64>,
+        (b, scalars): (&mut B::Vector<f64>, &mut B::Scalars),
+        copies: usize,
         tolerance: f64,
         compatibility: Compatibility,
-        scalars: &mut B::Scalars,
     ) -> Result<Removed> {
         let backend = operator.backend();
         if self.sizes.is_empty() {
@@ -225,8 +227,8 @@ impl<B: AggregateBackend> Found<B> {
                     "it has no solution: a component of {} has no fixed value, so its sources must add up to 0, but \
                      they add up to {:.3e}. Balance the sources, fix a value somewhere in it \
                      (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean removed",
-                    cells(self.sizes[worst]),
-                    -self.host[worst] * self.sizes[worst] as f64,
+                    cells(self.of_one(self.sizes[worst], copies)),
+                    -self.host[worst] * self.of_one(self.sizes[worst], copies) as f64,
                 ),
             ));
         }
@@ -259,12 +261,17 @@ impl<B: AggregateBackend> Found<B> {
         self.floating.as_ref().map_or(Ok(()), |floating| backend.add_aggregated(floating, &self.sums, x))
     }
 
-    fn describe(&self) -> String {
+    /// Returns the cells of a component in one of the copies of a grid; components that do not go around are in one alone.
+    fn of_one(&self, size: usize, copies: usize) -> usize {
+        if self.is_alone { size / copies } else { size }
+    }
+
+    fn describe(&self, copies: usize) -> String {
         let isolated = self.sizes.iter().filter(|&&size| size == 1).count();
         let components = self.sizes.len() - isolated;
         let mut said = Vec::new();
         if components > 0 {
-            let largest = self.sizes.iter().max().copied().unwrap_or(0);
+            let largest = self.of_one(self.sizes.iter().max().copied().unwrap_or(0), copies);
             let which = match components {
                 1 => format!("1 connected component of {largest} cells"),
                 _ => format!("{components} connected components (the largest of {largest} cells)"),
@@ -277,8 +284,8 @@ impl<B: AggregateBackend> Found<B> {
         if self.inactive_cells > 0 {
             said.push(format!(
                 "{} inactive {}",
-                self.inactive_cells,
-                if self.inactive_cells == 1 { "cell" } else { "cells" }
+                self.inactive_cells / copies,
+                if self.inactive_cells == copies { "cell" } else { "cells" }
             ));
         }
         said.join("; ")

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::aggregation::Found;
 use super::crossing::Crossing;
+use super::faces::clear_rounding;
 use super::spread::{KnownShift, Spread};
 use crate::execute::{rows, shared_copy};
 use crate::layout::Axis;
@@ -138,7 +139,7 @@ impl Diffusion {
         shape: Shape,
         coefficients: Coefficients,
         spreads: Option<Vec<Spread>>,
-        shift: Option<Vec<f64>>,
+        mut shift: Option<Vec<f64>>,
         sides: [[Side; 2]; 3],
     ) -> Result<Self> {
         let check = |what: &str, values: &[f64]| Spread::of_cells(what, shape, values);
@@ -179,10 +180,15 @@ impl Diffusion {
                 }
             }
         }
-        let negative = match &shift {
-            Some(shift) => Spread::first_negative("the shift", shape, shift)?.map(|n| (shape.place(n), shift[n])),
-            None => None,
-        };
+        let mut negative = None;
+        if let Some(shift) = &mut shift {
+            let mut first = Spread::first_negative("the shift", shape, shift)?;
+            if let (Some(_), Coefficients::Faces(faces)) = (first, &coefficients) {
+                clear_rounding(shape, faces, shift);
+                first = Spread::first_negative("the shift", shape, shift)?;
+            }
+            negative = first.map(|n| (shape.place(n), shift[n]));
+        }
         for [lower, upper] in sides {
             if (lower == Side::Periodic) != (upper == Side::Periodic) {
                 return Err(Error::invalid(

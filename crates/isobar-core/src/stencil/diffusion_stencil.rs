@@ -36,11 +36,15 @@ impl Stencil for Diffusion {
 
     fn check_iterated(&self) -> Result<()> {
         let Some(([i, j, k], value)) = self.known_shift.negative else { return Ok(()) };
+        let (key, couplings) = match &self.coefficients {
+            Coefficients::Faces(_) => ("faces.shift", "conductances vary along at most one axis and the shift"),
+            _ => ("diffusion.reaction", "κ varies along at most one axis and the reaction"),
+        };
         Err(Error::invalid(
-            "diffusion.reaction",
+            key,
             format!(
                 "negative in cell (i, j, k) = ({i}, {j}, {k}), counted from 0, whose row it adds {value:.6e} to: the matrix may be indefinite, which \
-                 iterations cannot solve. \"direct\" can, on one rank, if κ varies along at most one axis and the reaction along one"
+                 iterations cannot solve. \"direct\" can, on one rank, if {couplings} along one"
             ),
         ))
     }

@@ -59,6 +59,21 @@ pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
     Ok(Some(StoredFaces { capabilities, update: Box::new(update) }))
 }
 
+/// Sets shifts to 0 that are no larger than the rounding of their rows' sums, from which they may have been computed: of either sign, as
+/// one of them is negative.
+pub(super) fn clear_rounding(shape: Shape, faces: &[Arc<[f64]>; 3], shift: &mut [f64]) {
+    /// A row's sum of seven numbers, in units of the largest.
+    const ROUNDING: f64 = 16.0 * f64::EPSILON;
+    for (n, shift) in shift.iter_mut().enumerate() {
+        let at = shape.place(n);
+        let before = |d: usize| if at[d] == 0 { 0.0 } else { faces[d][n - [1, shape.nx, shape.nx * shape.ny][d]] };
+        let all: f64 = (0..3).map(|d| faces[d][n] + before(d)).sum();
+        if shift.abs() <= ROUNDING * all {
+            *shift = 0.0;
+        }
+    }
+}
+
 impl Diffusion {
     /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T of the faces between neighbours in x, y and z: arrays of shapes
     /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, and closes
@@ -321,6 +336,22 @@ impl Diffusion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn negative_rounding_of_row_sums_is_zero() {
+        let shape = Shape::new(2, 2, 1);
+        let made = |shift: [f64; 4]| {
+            let faces = [[3.0, 0.0, 2.0, 0.0], [1.0, 5.0, 0.0, 0.0], [0.0; 4]].map(|face| face.to_vec().into());
+            Diffusion::new(shape, Coefficients::Faces(faces), Some(shift.to_vec()), [[Side::Closed; 2]; 3]).unwrap()
+        };
+        let of = |stencil: &Diffusion| stencil.stored_shift().unwrap().to_vec();
+        assert_eq!(of(&made([-1e-16, 2e-16, 0.5, 0.0])), [0.0, 0.0, 0.5, 0.0]);
+        assert!(made([-1e-16, 2e-16, 0.5, 0.0]).is_definite());
+        // Without a negative one a small shift is one.
+        assert_eq!(of(&made([1e-16, 2e-16, 0.5, 0.0])), [1e-16, 2e-16, 0.5, 0.0]);
+        let message = made([0.0, -1e-3, 0.0, 0.0]).check_iterated().unwrap_err().to_string();
+        assert!(message.starts_with("faces.shift: negative in cell (i, j, k) = (1, 0, 0)"), "{message}");
+    }
 
     #[test]
     fn rows_of_given_faces_are_those_of_their_cells() {

@@ -127,3 +127,36 @@ fn estimates_bound_errors() {
 fn estimates_bound_errors_of_many() {
     check(3000, 3);
 }
+
+/// Values held by shifts of a million diagonals have nearly all of ‖b‖, so that residuals of other cells hardly count: `auto` continues, another
+/// method says so.
+#[test]
+fn a_gross_error_is_no_solution() {
+    let shape = Shape::new(24, 20, 3);
+    let kappa: Vec<f64> = (0..shape.cells()).map(|n| (2.0 * random(3, n)).exp()).collect();
+    let faces = |d: usize| -> std::sync::Arc<[f64]> {
+        let face = |at: [usize; 3]| {
+            let mut next = at;
+            next[d] += 1;
+            let [here, there] = [at, next].map(|at| kappa[shape.number(at)]);
+            if next[d] < shape.extents()[d] { here * there / (here + there) } else { 0.0 }
+        };
+        shape.places().map(|at| if at[d] + 1 < shape.extents()[d] { face(at) } else { 0.0 }).collect()
+    };
+    let held = |at: [usize; 3]| if at[0] == 0 { 1e6 } else { 0.0 };
+    let shift = shape.places().map(held).collect();
+    let faces = Coefficients::Faces([0, 1, 2].map(faces));
+    let stencil = Diffusion::new(shape, faces, Some(shift), [[Side::Closed; 2]; 3]).unwrap();
+    let wanted: Vec<f64> = shape.places().map(|[i, j, k]| 100.0 + (i * i) as f64 - (j + k) as f64).collect();
+    let b = stencil.times(&wanted);
+    let options = SolverOptions { tolerance: 1e-6, ..SolverOptions::default() };
+    let (outcome, u) = arrays::solve(&Reference, &stencil, &options, &b);
+    assert!(outcome.converged() && distance(&u, &wanted) < 0.1, "{outcome:?}");
+    assert!(outcome.notes.concat().contains("continued for") && outcome.error_estimate < Some(0.05), "{outcome:?}");
+    let asked = SolverOptions { tolerance: 1e-6, ..cg(Preconditioner::Multigrid) };
+    let (outcome, _) = arrays::solve(&Reference, &stencil, &asked, &b);
+    assert!(
+        outcome.error_estimate > Some(0.1) && outcome.notes.concat().contains("reduce the tolerance"),
+        "{outcome:?}"
+    );
+}

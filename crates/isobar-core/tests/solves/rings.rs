@@ -73,7 +73,8 @@ fn every_method_solves_on_odd_rings() {
             let what = format!("{shape} {boundary:?} {:?} {:?}", options.method, options.preconditioner);
             let mut system = System::new(&Reference, &stencil, &options).unwrap();
             let notes = &system.description().notes;
-            assert!(notes.iter().any(|note| note.contains("two copies")), "{what}: {notes:?}");
+            let is_direct = system.description().method == "direct";
+            assert_ne!(notes.iter().any(|note| note.contains("two copies")), is_direct, "{what}: {notes:?}");
             solve(&mut system, &stencil, shape, tolerance, &what);
             // Other coefficients, in place.
             let other = self::problem(shape, boundary, 8).stencil().unwrap();

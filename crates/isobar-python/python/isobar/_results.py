@@ -214,7 +214,7 @@ class Result:
         verdict = "converged" if self.converged else f"NOT converged ({self.stop.replace('_', ' ')})"
         count = self.iterations
         iterations = f"{count} iteration{'' if count == 1 else 's'}"
-        steps = "" if self.steps is None else f", {len(self.steps)} steps"
+        steps = "" if self.steps is None else f", {len(self.steps)} step{'s' * (len(self.steps) != 1)}"
         estimate = self.error_estimate if self.steps is None else None
         error = f", estimated error {estimate:.0e}" if estimate is not None and estimate > max(1e-3, self.residual) else ""
         return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}{error}, x {tuple(self.x.shape)}>"

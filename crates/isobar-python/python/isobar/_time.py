@@ -298,6 +298,11 @@ class Steps:
     def __iter__(self) -> Steps:
         return self
 
+    def __repr__(self) -> str:
+        taken = self._taken[-1].number if self._taken else 0
+        end = ", the end" if self.finished else ""
+        return f"<isobar.Steps: after step {taken}, time {self.time:g}{end}>"
+
     def __next__(self) -> Step:
         if self.finished:
             raise StopIteration
