@@ -19,7 +19,7 @@ mod separate;
 
 pub use axis::AxisMatrix;
 pub use basis::{Basis, Symmetry, Trig, has_small_factors, trig_of};
-pub use lines::Lines;
+pub use lines::{Lines, Pivot};
 pub(crate) use nearest::{Nearest, may_be_near, nearest};
 pub use separable::Separable;
 pub(crate) use separate::{SeparableRows, looks_separable, separate};

@@ -1,22 +1,36 @@
 //! Solves between callers' arrays, without vectors.
 
 use isobar_core::backend::Judged;
-use isobar_core::prelude::{Source, Target};
+use isobar_core::prelude::{Separable, Source, Target};
 
 use super::judge::judge;
 use super::passes::{Array, Passes};
 use super::tables::Tables;
 use crate::Shared;
 
+/// Returns arrays of this many cells in double precision and in C order that do not overlap.
+pub(super) fn in_c_order<'a>(
+    b: &Source<'a>,
+    u: &'a mut Target<'_>,
+    cells: usize,
+) -> Option<(&'a [f64], &'a mut [f64])> {
+    let (Source::F64(b), Target::F64(u)) = (b, u) else { return None };
+    let (b, u) = (b.as_c_order()?, u.as_c_order_mut()?);
+    (b.len() == cells && u.len() == cells).then_some((b, u))
+}
+
+/// Returns the norms, given the squares of those of the residual and of b, without its mean if the matrix is singular.
+pub(super) fn judged(factors: &Separable, [residual, rhs]: [f64; 2], mean: f64) -> Judged {
+    let of_mean = mean * mean * factors.shape.cells() as f64;
+    let removed = factors.is_singular().then(|| (of_mean / (of_mean + rhs)).sqrt());
+    Judged { rhs: rhs.sqrt(), residual: residual.sqrt(), removed }
+}
+
 /// See [`isobar_core::backend::DirectSolver::solve_arrays`].
 pub(super) fn solve(passes: &Passes<'_>, b: &Source<'_>, u: &mut Target<'_>) -> Option<Judged> {
     let tables = passes.tables;
-    let (Source::F64(b), Target::F64(u)) = (b, u) else { return None };
-    let (b, u) = (b.as_c_order()?, u.as_c_order_mut()?);
     let cells = tables.factors.shape.cells();
-    if b.len() != cells || u.len() != cells {
-        return None;
-    }
+    let (b, u) = in_c_order(b, u, cells)?;
     let is_singular = tables.factors.is_singular();
     if is_singular && !has_even_planes(tables) {
         return None;
@@ -37,14 +51,9 @@ pub(super) fn solve(passes: &Passes<'_>, b: &Source<'_>, u: &mut Target<'_>) -> 
         let sum = change_first_line(passes, |entry| entry);
         change_first_line(passes, |entry| entry - sum / planes);
     }
-    let mean = is_singular.then(|| sum / (tables.constant * cells as f64));
     passes.give(Array::Callers(Shared::of(u)));
-    let [residual, rhs] = judge(tables, b, u, mean.unwrap_or(0.0));
-    let removed = mean.map(|mean| {
-        let of_mean = mean * mean * cells as f64;
-        (of_mean / (of_mean + rhs)).sqrt()
-    });
-    Some(Judged { rhs: rhs.sqrt(), residual: residual.sqrt(), removed })
+    let mean = if is_singular { sum / (tables.constant * cells as f64) } else { 0.0 };
+    Some(judged(&tables.factors, judge(&tables.cpu, &tables.factors, [b, u], mean), mean))
 }
 
 /// Returns whether the cells of a plane have equal masses, so that all modes but the constant have the sum 0.

@@ -2,25 +2,25 @@
 
 use std::ops::Range;
 
-use isobar_core::prelude::{Pack, Shape};
+use isobar_core::prelude::{Pack, Separable, Shape};
 use pulp::{Simd, WithSimd};
 
-use super::tables::Tables;
-use crate::Shared;
+use super::tables::each;
 use crate::row_sum::RowSum;
+use crate::{Cpu, Shared};
 
 /// The cells that a thread judges before it takes others.
 const CELLS_A_TURN: usize = 8192;
 
 /// Returns ‖b − mean − A u‖² and ‖b − mean‖², the same for any number of threads.
-pub(super) fn judge(tables: &Tables, b: &[f64], u: &[f64], mean: f64) -> [f64; 2] {
-    let (terms, shape) = (tables.factors.terms(), tables.factors.shape);
+pub(super) fn judge(cpu: &Cpu, factors: &Separable, [b, u]: [&[f64]; 2], mean: f64) -> [f64; 2] {
+    let (terms, shape) = (factors.terms(), factors.shape);
     let (rows, a_turn) = (shape.ny * shape.nz, (CELLS_A_TURN / shape.nx).max(1));
     let mut sums = vec![[0.0; 2]; rows.div_ceil(a_turn)];
     let of_turns = Shared::of(&mut sums);
-    tables.each(rows.div_ceil(a_turn), |turn, _| {
+    each(cpu, cpu.threads_for(shape.cells()), rows.div_ceil(a_turn), |turn, _| {
         let rows = turn * a_turn..((turn + 1) * a_turn).min(rows);
-        let judged = tables.cpu.dispatch::<f64, _>(Rows { terms, shape, b, u, mean, rows });
+        let judged = cpu.dispatch::<f64, _>(Rows { terms, shape, b, u, mean, rows });
         // SAFETY: each turn has its own.
         unsafe { of_turns.set(turn as isize, judged) };
     });

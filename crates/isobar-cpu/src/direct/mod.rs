@@ -2,7 +2,7 @@
 //!
 //! * `transform` multiplies lines by eigenvectors: `trig` and `fft` on uniform axes, `products` on others,
 //! * `blocks` transforms two packs of lines (`both`), along rows (`transpose`) or across them,
-//! * `lines` solves tridiagonal systems,
+//! * `lines` solves tridiagonal systems, `line` a single one,
 //! * `passes` has the passes of a solve, `tables` their data, `planes` the places of numbers in vectors and in the working
 //!   array, `memory` that array,
 //! * `callers` solves between callers' arrays, and `judge` computes the norms of their residual.
@@ -21,6 +21,7 @@ mod both;
 mod callers;
 mod fft;
 mod judge;
+mod line;
 mod lines;
 mod memory;
 mod passes;
@@ -36,6 +37,7 @@ use std::sync::{Arc, Mutex};
 use isobar_core::backend::{DirectSolver, Judged};
 use isobar_core::prelude::{Layout, Result, Separable, SharedDirect, Source, Target};
 
+use self::line::OneLine;
 use self::memory::Buffer;
 use self::passes::{Array, Passes};
 use self::tables::Tables;
@@ -49,6 +51,9 @@ use crate::{Cpu, Shared, Vector};
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
     if layout.first_row() != 0 || layout.len_with_halo() != layout.len() {
         return Ok(None);
+    }
+    if factors.lines.len() == factors.shape.cells() {
+        return Ok(Some(Arc::new(Mutex::new(OneLine::new(cpu, *layout, factors)?))));
     }
     let tables = Tables::new(cpu, *layout, factors)?;
     let memory = Memory::new(&tables)?;

@@ -123,15 +123,20 @@ impl Tables {
 
     /// Calls `f(item, thread)` for all items, concurrently on all threads.
     pub(super) fn each(&self, count: usize, f: impl Fn(usize, usize) + Sync) {
-        let next = AtomicUsize::new(0);
-        self.cpu.for_each(self.threads().min(count), |thread| {
-            loop {
-                let item = next.fetch_add(1, Ordering::Relaxed);
-                if item >= count {
-                    break;
-                }
-                f(item, thread);
-            }
-        });
+        each(&self.cpu, self.threads(), count, f);
     }
+}
+
+/// Calls `f(item, thread)` for all items, each by the first of these threads that is free.
+pub(super) fn each(cpu: &Cpu, threads: usize, count: usize, f: impl Fn(usize, usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    cpu.for_each(threads.min(count), |thread| {
+        loop {
+            let item = next.fetch_add(1, Ordering::Relaxed);
+            if item >= count {
+                break;
+            }
+            f(item, thread);
+        }
+    });
 }
