@@ -128,7 +128,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (factors, described) = match (options.method, factors) {
             (Method::Direct, factors) => {
                 let factors = factors.map_or_else(|| backend.separable(stencil), Ok)?;
-                (Some(factors.once(turns.once(stencil.shape()))), described.filter(|_| turns.count() == 1))
+                (Some(factors.once(turns.one_copy(stencil.shape()))), described.filter(|_| turns.count() == 1))
             }
             (_, factors) => (factors, described),
         };

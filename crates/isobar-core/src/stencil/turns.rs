@@ -82,8 +82,13 @@ impl Turns {
 
     /// Returns the caller's grid.
     pub fn once(self, around: Shape) -> Shape {
-        let [nx, ny, nz] = self.callers_cell([around.nx / self.x, around.ny / self.y, around.nz]);
+        let [nx, ny, nz] = self.callers_cell(self.one_copy(around).extents());
         Shape { nx, ny, nz }
+    }
+
+    /// Returns one copy of the caller's grid, with directions in the solver's order.
+    pub(crate) fn one_copy(self, around: Shape) -> Shape {
+        Shape { nx: around.nx / self.x, ny: around.ny / self.y, ..around }
     }
 
     /// Returns a note for the user, if any.

@@ -16,7 +16,10 @@ pub(super) fn in_c_order<'a>(
 ) -> Option<(&'a [f64], &'a mut [f64])> {
     let (Source::F64(b), Target::F64(u)) = (b, u) else { return None };
     let (b, u) = (b.as_c_order()?, u.as_c_order_mut()?);
-    (b.len() == cells && u.len() == cells).then_some((b, u))
+    // Foreign callers may solve in place, and b is still needed when u is there.
+    let (from, to) = (b.as_ptr_range(), u.as_ptr_range());
+    let is_apart = from.end <= to.start || to.end <= from.start;
+    (b.len() == cells && u.len() == cells && is_apart).then_some((b, u))
 }
 
 /// Returns the norms, given the squares of those of the residual and of b, without its mean if the matrix is singular.
