@@ -53,10 +53,8 @@ KERNEL(axpy_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restric
 }
 
 // y += a x;  result = <y, y>, accumulated in double
-KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial, unsigned int* counter,
-                  double* result) {
+KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     const T a = ratio.value();
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) {
@@ -64,7 +62,7 @@ KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restri
         y[i] = value;
         sum[0] += double(value) * double(value);
     }
-    grid_sum<1>(sum, sums, partial, counter, result);
+    grid_sum(sum, to);
 }
 
 // y = x + a y
@@ -83,12 +81,11 @@ KERNEL(xpay_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restric
 }
 
 // result = <x, y>, accumulated in double. x and y may be the same.
-KERNEL(dot)(long long n, const T* x, const T* y, double* partial, unsigned int* counter, double* result) {
+KERNEL(dot)(long long n, const T* x, const T* y, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) sum[0] += double(x[i]) * double(y[i]);
-    grid_sum<1>(sum, sums, partial, counter, result);
+    grid_sum(sum, to);
 }
 
 // Stores one scalar.

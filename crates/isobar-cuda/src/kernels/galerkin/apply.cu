@@ -83,28 +83,24 @@ KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* _
 }
 
 // r = f - A u and result = |r|^2
-KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
-                         unsigned int* counter, double* result) {
+KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, Reduction to) {
     const OwnRow row(a);
-    __shared__ double sums[32];
     double square[1] = {0};
     if (row.exists) {
         const T value = f[row.at] - row.times(u);
         r[row.at] = value;
         square[0] = double(value) * double(value);
     }
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 // result = |f - A u|^2
-KERNEL(residual_norm, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                              unsigned int* counter, double* result) {
+KERNEL(residual_norm, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, Reduction to) {
     const OwnRow row(a);
-    __shared__ double sums[32];
     double square[1] = {0};
     if (row.exists) {
         const double value = double(f[row.at] - row.times(u));
         square[0] = value * value;
     }
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }

@@ -188,12 +188,11 @@ __device__ __forceinline__ double squares(const Stencil& op, const Even* even, i
     return sum;
 }
 
-KERNEL(norm_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, const T* f, const T* u, float* r,
-                                              double* partial, unsigned int* counter, double* norm) {
+KERNEL(norm_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, const T* f, const T* u, float* r, Reduction to) {
     await_previous();
     __shared__ double scratch[8];
     double sum[1] = {even->is_even ? squares<true>(op, even, march, f, u, r) : squares<false>(op, even, march, f, u, r)};
-    grid_sum<1>(sum, scratch, partial, counter, norm);
+    grid_sum<1>(sum, scratch, to);
 }
 
 // The fine cells of direction d that make up coarse cell n: the first, and the end.

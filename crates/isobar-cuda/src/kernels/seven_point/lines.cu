@@ -43,9 +43,8 @@ KERNEL(solve_lines, BOUNDS)(Stencil op, const T* __restrict__ r, T* z, T* __rest
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  ||r||^2, side by side
 KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __restrict__ q, T* r, T* z, T* __restrict__ ratio,
-                                      double* partial, unsigned int* counter, double* rho_norm) {
+                                      Reduction to) {
     await_previous();
-    __shared__ double sums[64];
     double sum[2] = {0, 0};
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
@@ -68,7 +67,7 @@ KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __
         };
         solve<false>(op, neighbours(op, m, j, c), valid, nullptr, z, ratio, rhs, prefetch_rhs, finish);
     }
-    grid_sum<2>(sum, sums, partial, counter, rho_norm);
+    grid_sum(sum, to);
 }
 
 #if DEPTH

@@ -55,10 +55,8 @@ KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, 
 }
 
 // r = f - A u;  ||r||^2
-KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
-                         double* partial, unsigned int* counter, double* norm) {
+KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     struct Pass : Plain {
         using E = One;
         const T* __restrict__ f;
@@ -72,14 +70,12 @@ KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const 
         }
     } pass{{u}, f, r, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 // ||f - A u||^2
-KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                              unsigned int* counter, double* norm) {
+KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     struct Pass : Plain {
         using E = One;
         const T* __restrict__ f;
@@ -91,7 +87,7 @@ KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, c
         }
     } pass{{u}, f, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 // The right-hand side of a cell, and its previous value.
@@ -123,22 +119,20 @@ struct RelaxPoints : Plain {
     }
 };
 
-KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restrict__ f, const T* __restrict__ u,
-                             T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ v,
+                             Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     RelaxPoints<false> pass{{u}, omega, T(0), f, v, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, const T* __restrict__ f, const T* __restrict__ u,
-                                T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+                                T* __restrict__ v, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     RelaxPoints<true> pass{{u}, omega, momentum, f, v, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 // z = D^-1
@@ -170,9 +164,8 @@ KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__
 
 // r -= alpha q;  z = D^-1 r;  rho = <r, z>;  ||r||^2, side by side
 KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q, T* __restrict__ r,
-                               T* __restrict__ z, double* partial, unsigned int* counter, double* rho_norm) {
+                               T* __restrict__ z, Reduction to) {
     await_previous();
-    __shared__ double sums[64];
     struct Pass : Bare {
         using E = One;
         T alpha;
@@ -194,7 +187,7 @@ KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const 
         }
     } pass{{}, alpha_ratio.value(), q, r, z, {0, 0}};
     stream(op, length, pass);
-    grid_sum<2>(pass.sum, sums, partial, counter, rho_norm);
+    grid_sum(pass.sum, to);
 }
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>, with z and q in this or in single precision.
@@ -233,24 +226,22 @@ template <class R> struct Advance {
 };
 
 template <class Pass>
-__device__ __forceinline__ void advance(const Stencil& op, int length, Pass pass, double* partial, unsigned int* counter, double* sigma) {
-    __shared__ double sums[32];
+__device__ __forceinline__ void advance(const Stencil& op, int length, Pass pass, Reduction to) {
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, sigma);
+    grid_sum(pass.sum, to);
 }
 
 KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const T* __restrict__ z,
-                                  const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
-                                  double* partial, unsigned int* counter, double* sigma) {
+                                  const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q, Reduction to) {
     await_previous();
-    advance(op, length, Advance<T>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);
+    advance(op, length, Advance<T>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, to);
 }
 
 KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z,
                                          const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, float* __restrict__ q,
-                                         double* partial, unsigned int* counter, double* sigma) {
+                                         Reduction to) {
     await_previous();
-    advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);
+    advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, to);
 }
 
 // v = D^-1 (r - L w), where w is read at neighbours; the sum is <v, D v>.
@@ -277,13 +268,11 @@ KERNEL(relax_lower, BOUNDS)(Stencil op, int length, const T* __restrict__ r, con
     stream(op, length, pass);
 }
 
-KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v,
-                                double* partial, unsigned int* counter, double* rho) {
+KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, rho);
+    grid_sum(pass.sum, to);
 }
 
 // z = v - D^-1 L^T w. v and w may be the same vector.
@@ -373,10 +362,8 @@ template <class F> __device__ __forceinline__ void for_each_own_cell(const Stenc
 // q -= A Z a;  sigma = <p, q>. Coefficients are read only where aggregates meet; q changes only there and
 // where s is not 0.
 KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* __restrict__ ids, const double* __restrict__ a,
-                                    const T* __restrict__ p, T* __restrict__ q, double* partial, unsigned int* counter,
-                                    double* sigma) {
+                                    const T* __restrict__ p, T* __restrict__ q, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double sum[1] = {0};
     auto value = [&](unsigned int id) { return id == 0xffffffffu ? T(0) : T(a[id]); };
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
@@ -416,7 +403,7 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
         if (total != T(0)) q[at] = after;
         sum[0] += double(p[at]) * double(after);
     });
-    grid_sum<1>(sum, sums, partial, counter, sigma);
+    grid_sum(sum, to);
 }
 
 // Whether a cell takes part: it has a coefficient, a shift or an open face.
@@ -471,14 +458,13 @@ KERNEL(mark_cells, BOUNDS)(Stencil op, int length, unsigned char* __restrict__ m
 
 // The number of closed faces inside the grid, and of cells with s > 0: a matrix with none of the former
 // and some of the latter is regular.
-KERNEL(census, BOUNDS)(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
+KERNEL(census, BOUNDS)(Stencil op, int length, Reduction to) {
     await_previous();
-    __shared__ double sums[64];
     double count[2] = {0, 0};
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
         const Fields h = load(op, at);
         count[0] += __popc(upper_faces(op, column, k, at, h) >> 3);
         count[1] += is_tied(op, column, k, at, h);
     });
-    grid_sum<2>(count, sums, partial, counter, counts);
+    grid_sum(count, to);
 }

@@ -162,13 +162,12 @@ KERNEL(substitute_up, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tick
 
 KERNEL(substitute_up_residual, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, Ratio alpha,
                                                                 const T* __restrict__ inverse_pivots, const T* __restrict__ q,
-                                                                T* r, T* z, double* partial, unsigned int* counter,
-                                                                double* result) {
+                                                                T* r, T* z, Reduction to) {
     await_previous();
     __shared__ double scratch[2 * MOST_THREADS / 32];
     Substitution<true, true> work(op, inverse_pivots, r, q, alpha.value(), z);
     const int tile = in_order<true>(op, tickets, work);
-    grid_sum<2>(work.sums, scratch, partial, counter, result, tile);
+    grid_sum<2>(work.sums, scratch, to, tile);
     forget(tickets);
 }
 

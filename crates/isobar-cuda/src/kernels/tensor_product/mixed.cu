@@ -40,12 +40,10 @@ KERNEL(sweep_black_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, co
 
 // r_red = -offdiag w_black;  e_red = M^-1 r_red;  result = |r_red|^2.
 // Traffic: w/2 read; e/2 written.
-KERNEL(sweep_red_from_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, const T* w, T* e, double* partial,
-                                                                    unsigned int* counter, double* result) {
+KERNEL(sweep_red_from_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, const T* w, T* e, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {stream<NO_RHS | NORM>(op, 0, nullptr, w, e, nullptr, Coarse<TC>{}, nullptr)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 // e_black = -M^-1 offdiag e_red. Traffic: e/2 read; e/2 written.
