@@ -122,12 +122,12 @@ impl<T: Real> Interpolation<T> {
     /// Replaces the weights; the directions must be the same.
     pub(super) fn update(&self, weights: &[DirectionWeights]) -> Result<()> {
         refuse_while_recording("updating a transfer")?;
-        if !weights.iter().map(|weights| weights.axis).eq(self.axes.iter().copied()) {
-            return Err(Error::invalid(
-                "the new coefficients",
-                "multigrid would coarsen other directions than before; make a new solver",
-            ));
-        }
+        let has_same_axes = weights.iter().map(|weights| weights.axis).eq(self.axes.iter().copied());
+        Error::unless(
+            has_same_axes,
+            "the new coefficients",
+            || "multigrid would coarsen other directions than before; make a new solver",
+        )?;
         weights.iter().try_for_each(|weights| {
             let d = weights.axis as usize;
             let layouts = [self.fine().layout(), &self.coarse];

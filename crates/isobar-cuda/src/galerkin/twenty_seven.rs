@@ -187,12 +187,12 @@ impl<T: Real> TwentySeven<T> {
     pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
         let Shape { ny, nz, .. } = self.layout.shape();
-        if matrix.grid.shape != self.whole || matrix.present != self.present {
-            return Err(Error::invalid(
-                "the new coefficients",
-                "a coarse level would have other couplings than before; make a new solver",
-            ));
-        }
+        let has_same = matrix.grid.shape == self.whole && matrix.present == self.present;
+        Error::unless(
+            has_same,
+            "the new coefficients",
+            || "a coarse level would have other couplings than before; make a new solver",
+        )?;
         let Operands { couplings, sums, .. } = self.operands;
         let to: Vec<Pointer> = couplings.into_iter().filter(|&to| to != 0).chain([sums]).collect();
         matrix.store_in::<T>(&self.layout, &to)?;
