@@ -140,13 +140,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         kernels.launch_halving("prolong_cells", cell_blocks(nx.div_ceil(2), ny, nz, march), arguments)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, _]: [&mut Vector<T>; 3]) -> Result<()> {
         self.fine.fill(u)?;
         let vectors = [f.pointer(), u.pointer(), coarse_f.pointer()];
         self.fine.kernels().launch_restriction(self.tables.coarse_grid(), self.tables.arguments(), vectors)

@@ -7,13 +7,7 @@ use crate::operator::triangular::singular_pivot;
 use crate::{Real, Result, Shape, Sum};
 
 impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &mut Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<Sum<'_, Reference>>,
-    ) -> Result<()> {
+    fn relax_lower(&self, r: &Vector<T>, [w, v]: [&mut Vector<T>; 2], rho: Option<Sum<'_, Reference>>) -> Result<()> {
         let state = self.state();
         let mut sum = 0.0;
         fill(v, |at| {

@@ -104,13 +104,7 @@ impl<T: Real> Stored<T> for DiffusionCoefficients<T> {
 }
 
 impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &mut Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<Sum<'_, Cpu>>,
-    ) -> Result<()> {
+    fn relax_lower(&self, r: &Vector<T>, [w, v]: [&mut Vector<T>; 2], rho: Option<Sum<'_, Cpu>>) -> Result<()> {
         self.cpu().fill(w, &Colour::BOTH)?;
         let (r, w, v) = (r.share(), w.share(), v.share_mut());
         let stage = |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });

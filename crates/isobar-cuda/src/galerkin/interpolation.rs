@@ -181,13 +181,7 @@ impl<T: Real> Interpolation<T> {
     }
 
     /// f_c = R (f − A u), the halo of u being filled.
-    fn restrict_residual(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn restrict_residual(&self, [f, u]: [&Vector<T>; 2], [coarse_f, scratch]: [&mut Vector<T>; 2]) -> Result<()> {
         match &self.fine {
             Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
             Fine::Coarse(operator)
@@ -230,15 +224,9 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         self.prolong_colour(None, coarse_u, u)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, scratch]: [&mut Vector<T>; 3]) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
-        self.restrict_residual(f, u, coarse_f, scratch)
+        self.restrict_residual([f, u], [coarse_f, scratch])
     }
 
     /// After a sweep, the residual is zero in the columns that were relaxed last; after a sweep from zero it follows from the couplings
@@ -268,7 +256,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             }
             Fine::Coarse(_) => {}
         }
-        self.restrict_residual(f, u, coarse_f, scratch)
+        self.restrict_residual([f, u], [coarse_f, scratch])
     }
 
     /// Columns that are relaxed first without using their old values need no correction.

@@ -51,7 +51,7 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
         (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual(f, u, r, norm.of(scalars))?;
+        self.kernels.residual([f, u], r, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
@@ -62,7 +62,7 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
         (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual_norm(Residual::Any, f, u, norm.of(scalars))?;
+        self.kernels.residual_norm(Residual::Any, [f, u], norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 

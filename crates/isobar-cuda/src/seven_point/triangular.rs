@@ -50,13 +50,7 @@ impl<T: Real> SevenPoint<Passes<T>> {
 }
 
 impl<T: Real> Triangular<Cuda, T> for SevenPoint<Passes<T>> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &mut Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<Sum<'_, Cuda>>,
-    ) -> Result<()> {
+    fn relax_lower(&self, r: &Vector<T>, [w, v]: [&mut Vector<T>; 2], rho: Option<Sum<'_, Cuda>>) -> Result<()> {
         self.fill(w)?;
         let vectors = [r.pointer(), w.pointer(), v.pointer()];
         match rho {

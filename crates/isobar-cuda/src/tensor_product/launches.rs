@@ -147,18 +147,12 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.cells(&self.modules.apply, "apply", &self.layout, arguments)
     }
 
-    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual(&self, [f, u]: [&Vector<T>; 2], r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
         self.residual_sums("residual_field", arguments, scalars.pointer(norm))
     }
 
-    fn residual_norm(
-        &self,
-        which: Residual,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        (norm, scalars): Sum<'_, Cuda>,
-    ) -> Result<()> {
+    fn residual_norm(&self, which: Residual, [f, u]: [&Vector<T>; 2], (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer());
         if which == Residual::Any || !self.streams_residual() {
             let name = if which == Residual::Any { "residual_norm" } else { "residual_norm_red" };

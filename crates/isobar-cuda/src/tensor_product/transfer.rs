@@ -119,7 +119,7 @@ impl<T: Real> LevelTransfer<T> {
     /// Computes ‖f − A u‖² after a sweep, if requested.
     fn measure(&self, relaxation: Relaxation, f: &Vector<T>, u: &Vector<T>, norm: Option<Sum<'_, Cuda>>) -> Result<()> {
         let Some((norm, scalars)) = norm else { return Ok(()) };
-        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm.of(scalars))?;
+        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), [f, u], norm.of(scalars))?;
         self.fine.sum([norm], scalars)
     }
 }
@@ -144,13 +144,7 @@ impl<T: Real> Transfer<Cuda, T> for LevelTransfer<T> {
         self.fine.kernels().prolong_add(coarse_u, u)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, _]: [&mut Vector<T>; 3]) -> Result<()> {
         self.fine.fill(u)?;
         self.fine.kernels().restrict_residual(Residual::Any, f, u, coarse_f)
     }

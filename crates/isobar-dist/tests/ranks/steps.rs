@@ -32,7 +32,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
         found.push(values);
         Ok(())
     };
-    triangular.relax_lower(&r, &mut w, &mut v, None)?;
+    triangular.relax_lower(&r, [&mut w, &mut v], None)?;
     note(&v)?;
     triangular.relax_upper(&mut r, Some(&mut w), &mut v)?;
     note(&v)?;

@@ -102,11 +102,11 @@ impl<T: Real> Kernels for Passes<T> {
         self.pass("apply", &[x.pointer(), y.pointer()])
     }
 
-    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual(&self, [f, u]: [&Vector<T>; 2], r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.pass_with_sums("residual", &[f.pointer(), u.pointer(), r.pointer()], scalars.pointer(norm))
     }
 
-    fn residual_norm(&self, _: Residual, f: &Vector<T>, u: &Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual_norm(&self, _: Residual, [f, u]: [&Vector<T>; 2], (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.pass_with_sums("residual_norm", &[f.pointer(), u.pointer()], scalars.pointer(norm))
     }
 
