@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{
-    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Shape, Sum, Sweep, Transfer,
-};
+use isobar_core::prelude::{Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Shape, Transfer};
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::setup::DirectionWeights;
@@ -14,7 +12,7 @@ use crate::halving::extents;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Vector};
+use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Sum, Sweep, Vector};
 
 /// `Interpolation` of interpolation.cuh.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +229,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
 
     /// After a sweep, the residual is zero in the columns that were relaxed last; after a sweep from zero it follows from the couplings
     /// to columns that were relaxed later.
-    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let fine = Transfer::fine(self);
         fine.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
@@ -260,12 +258,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
     }
 
     /// Columns that are relaxed first without using their old values need no correction.
-    fn prolong_smooth(
-        &self,
-        coarse_u: &mut Vector<T>,
-        mut sweep: Sweep<'_, Vector<T>>,
-        norm: Option<Sum<'_, Cuda>>,
-    ) -> Result<()> {
+    fn prolong_smooth(&self, coarse_u: &mut Vector<T>, mut sweep: Sweep<'_, T>, norm: Option<Sum<'_>>) -> Result<()> {
         let corrected = match &self.fine {
             Fine::Finest(operator) if operator.overwrites(sweep.relaxation) => {
                 Some(operator.layout_of().local(sweep.relaxation.first).other())
