@@ -224,7 +224,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, [q, u], None)?,
             (.., Some(triangular)) if is(traffic::RELAX_UPPER) => triangular.relax_upper(f, Some(q), u)?,
             (.., Some(triangular)) if is(traffic::INCOMPLETE_POISSON) => {
-                triangular.incomplete_poisson(true, p, f, u)?;
+                triangular.incomplete_poisson(true, p, [f, u])?;
             }
             _ => return Ok(false),
         }

@@ -27,8 +27,7 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         &self,
         scaled: bool,
         inverse_diagonal: &B::Vector<T>,
-        r: &mut B::Vector<T>,
-        z: &mut B::Vector<T>,
+        r_z: [&mut B::Vector<T>; 2],
     ) -> Result<()>;
 
     /// Computes the pivots Δ of incomplete Cholesky without fill-in in blocks of `block` consecutive unknowns, as Δ⁻¹:

@@ -134,8 +134,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &mut Vector<T>,
-        z: &mut Vector<T>,
+        [r, z]: [&mut Vector<T>; 2],
     ) -> Result<()> {
         self.cpu().fill(r, &Colour::BOTH)?;
         let (inverse_diagonal, r, z) = (inverse_diagonal.share(), r.share(), z.share_mut());

@@ -73,8 +73,7 @@ impl<T: Real> Triangular<Cuda, T> for SevenPoint<Passes<T>> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &mut Vector<T>,
-        z: &mut Vector<T>,
+        [r, z]: [&mut Vector<T>; 2],
     ) -> Result<()> {
         self.fill(r)?;
         let name = if scaled { "incomplete_poisson_scaled" } else { "incomplete_poisson" };
