@@ -47,8 +47,7 @@ constexpr bool AT_ONCE = true;
 #endif
 
 template <bool NEIGHBOURS>
-__device__ __forceinline__ Outside outside(const Stencil& op, const Column& column, int k, Index at,
-                                           const Fields& here, const T* __restrict__ u) {
+__device__ __forceinline__ Outside outside(const Stencil& op, const Column& column, int k, Index at, const Fields& here, In u) {
     Outside sum = {load_shift(op, at) + sides(op, here, column.i, column.j, k), T(0)};
 #pragma unroll
     for (int n = 0; n < 4; n++) {

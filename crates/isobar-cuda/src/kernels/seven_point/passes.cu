@@ -9,7 +9,7 @@
 struct Plain {
     using V = T;
     using E = None;
-    const T* __restrict__ x;
+    In x;
     __device__ __forceinline__ T neighbour(Index at) const { return x[at]; }
     __device__ __forceinline__ void keep(Index, T) const {}
     __device__ __forceinline__ void prefetch(Index at) const { prefetch_l2(x + at); }
@@ -27,10 +27,10 @@ struct Bare {
 };
 
 // y = A x
-KERNEL(apply, BOUNDS)(Stencil op, int length, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply, BOUNDS)(Stencil op, int length, In x, Out y) {
     await_previous();
     struct Pass : Plain {
-        T* __restrict__ y;
+        Out y;
         __device__ __forceinline__ void cell(const Row<T>& row, None) const { y[row.at] = image(row); }
     } pass{{x}, y};
     stream(op, length, pass);
@@ -42,12 +42,12 @@ struct One {
 };
 
 // r = f - A u
-KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_field, BOUNDS)(Stencil op, int length, In f, In u, Out r) {
     await_previous();
     struct Pass : Plain {
         using E = One;
-        const T* __restrict__ f;
-        T* __restrict__ r;
+        In f;
+        Out r;
         __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) const { r[row.at] = f.value - image(row); }
     } pass{{u}, f, r};
@@ -55,12 +55,12 @@ KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, 
 }
 
 // r = f - A u;  ||r||^2
-KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, Reduction to) {
+KERNEL(residual, BOUNDS)(Stencil op, int length, In f, In u, Out r, Reduction to) {
     await_previous();
     struct Pass : Plain {
         using E = One;
-        const T* __restrict__ f;
-        T* __restrict__ r;
+        In f;
+        Out r;
         double sum[1];
         __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) {
@@ -74,11 +74,11 @@ KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const 
 }
 
 // ||f - A u||^2
-KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, Reduction to) {
+KERNEL(residual_norm, BOUNDS)(Stencil op, int length, In f, In u, Reduction to) {
     await_previous();
     struct Pass : Plain {
         using E = One;
-        const T* __restrict__ f;
+        In f;
         double sum[1];
         __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) {
@@ -100,7 +100,7 @@ template <bool MOVES>
 struct RelaxPoints : Plain {
     using E = Given;
     T omega, momentum;
-    const T* __restrict__ f;
+    In f;
     T* v;
     double sum[1];
     __device__ __forceinline__ void prefetch(Index at) const {
@@ -119,16 +119,14 @@ struct RelaxPoints : Plain {
     }
 };
 
-KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ v,
-                             Reduction to) {
+KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, In f, In u, Out v, Reduction to) {
     await_previous();
     RelaxPoints<false> pass{{u}, omega, T(0), f, v, {0}};
     stream(op, length, pass);
     grid_sum(pass.sum, to);
 }
 
-KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, const T* __restrict__ f, const T* __restrict__ u,
-                                T* __restrict__ v, Reduction to) {
+KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, In f, In u, Out v, Reduction to) {
     await_previous();
     RelaxPoints<true> pass{{u}, omega, momentum, f, v, {0}};
     stream(op, length, pass);
@@ -136,11 +134,11 @@ KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, con
 }
 
 // z = D^-1
-KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
+KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, Out z) {
     await_previous();
     struct Pass : Bare {
         using E = None;
-        T* __restrict__ z;
+        Out z;
         __device__ __forceinline__ None fetch(Index) const { return {}; }
         __device__ __forceinline__ void cell(const Row<None>& row, None) const { z[row.at] = inverse(row.diagonal()); }
     } pass{{}, z};
@@ -148,12 +146,12 @@ KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
 }
 
 // z = D^-1 r
-KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, In r, Out z) {
     await_previous();
     struct Pass : Bare {
         using E = One;
-        const T* __restrict__ r;
-        T* __restrict__ z;
+        In r;
+        Out z;
         __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
         __device__ __forceinline__ void cell(const Row<None>& row, One r) const {
             z[row.at] = r.value * inverse(row.diagonal());
@@ -163,15 +161,14 @@ KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__
 }
 
 // r -= alpha q;  z = D^-1 r;  rho = <r, z>;  ||r||^2, side by side
-KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q, T* __restrict__ r,
-                               T* __restrict__ z, Reduction to) {
+KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, In q, Out r, Out z, Reduction to) {
     await_previous();
     struct Pass : Bare {
         using E = One;
         T alpha;
-        const T* __restrict__ q;
-        T* __restrict__ r;
-        T* __restrict__ z;
+        In q;
+        Out r;
+        Out z;
         double sum[2];
         __device__ __forceinline__ void prefetch(Index at) const {
             prefetch_l2(q + at);
@@ -197,9 +194,9 @@ template <class R> struct Advance {
     using E = None;
     T alpha, beta;
     const R* __restrict__ z;
-    const T* __restrict__ p_old;
-    T* __restrict__ u;
-    T* __restrict__ p;
+    In p_old;
+    Out u;
+    Out p;
     R* __restrict__ q;
     double sum[1];
     __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], T(z[at])); }
@@ -231,15 +228,13 @@ __device__ __forceinline__ void advance(const Stencil& op, int length, Pass pass
     grid_sum(pass.sum, to);
 }
 
-KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const T* __restrict__ z,
-                                  const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q, Reduction to) {
+KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, In z, In p_old, Out u, Out p, Out q, Reduction to) {
     await_previous();
     advance(op, length, Advance<T>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, to);
 }
 
-KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z,
-                                         const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, float* __restrict__ q,
-                                         Reduction to) {
+KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z, In p_old,
+                                         Out u, Out p, float* __restrict__ q, Reduction to) {
     await_previous();
     advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, to);
 }
@@ -247,8 +242,8 @@ KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ra
 // v = D^-1 (r - L w), where w is read at neighbours; the sum is <v, D v>.
 struct Lower : Plain {
     using E = One;
-    const T* __restrict__ r;
-    T* __restrict__ v;
+    In r;
+    Out v;
     double sum[1];
     __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
     __device__ __forceinline__ void cell(const Row<T>& row, One r) {
@@ -262,13 +257,13 @@ struct Lower : Plain {
     }
 };
 
-KERNEL(relax_lower, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v) {
+KERNEL(relax_lower, BOUNDS)(Stencil op, int length, In r, In w, Out v) {
     await_previous();
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
 }
 
-KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v, Reduction to) {
+KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, In r, In w, Out v, Reduction to) {
     await_previous();
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
@@ -276,12 +271,12 @@ KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r,
 }
 
 // z = v - D^-1 L^T w. v and w may be the same vector.
-KERNEL(relax_upper, BOUNDS)(Stencil op, int length, const T* __restrict__ v, const T* __restrict__ w, T* __restrict__ z) {
+KERNEL(relax_upper, BOUNDS)(Stencil op, int length, In v, In w, Out z) {
     await_previous();
     struct Pass : Plain {
         using E = One;
-        const T* __restrict__ v;
-        T* __restrict__ z;
+        In v;
+        Out z;
         __device__ __forceinline__ One fetch(Index at) const { return {v[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One v) const {
             T total = T(0);
@@ -305,9 +300,9 @@ __device__ __forceinline__ Scaled down(Scaled v) { return {down(v.inverse), down
 template <bool SCALED> struct IncompletePoisson {
     using V = Scaled;
     using E = None;
-    const T* __restrict__ inverse_diagonal;
-    const T* __restrict__ r;
-    T* __restrict__ z;
+    In inverse_diagonal;
+    In r;
+    Out z;
     __device__ __forceinline__ Scaled neighbour(Index at) const { return {inverse_diagonal[at], r[at]}; }
     __device__ __forceinline__ void keep(Index, Scaled) const {}
     __device__ __forceinline__ void prefetch(Index at) const {
@@ -329,15 +324,13 @@ template <bool SCALED> struct IncompletePoisson {
     }
 };
 
-KERNEL(incomplete_poisson, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal, const T* __restrict__ r,
-                                   T* __restrict__ z) {
+KERNEL(incomplete_poisson, BOUNDS)(Stencil op, int length, In inverse_diagonal, In r, Out z) {
     await_previous();
     IncompletePoisson<false> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
 }
 
-KERNEL(incomplete_poisson_scaled, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal,
-                                          const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(incomplete_poisson_scaled, BOUNDS)(Stencil op, int length, In inverse_diagonal, In r, Out z) {
     await_previous();
     IncompletePoisson<true> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
@@ -362,7 +355,7 @@ template <class F> __device__ __forceinline__ void for_each_own_cell(const Stenc
 // q -= A Z a;  sigma = <p, q>. Coefficients are read only where aggregates meet; q changes only there and
 // where s is not 0.
 KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* __restrict__ ids, const double* __restrict__ a,
-                                    const T* __restrict__ p, T* __restrict__ q, Reduction to) {
+                                    In p, Out q, Reduction to) {
     await_previous();
     double sum[1] = {0};
     auto value = [&](unsigned int id) { return id == 0xffffffffu ? T(0) : T(a[id]); };
@@ -418,7 +411,7 @@ __device__ __forceinline__ bool is_active(const Stencil& op, const Column& colum
 }
 
 // x = 0 in cells that take no part.
-KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, T* __restrict__ x) {
+KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, Out x) {
     await_previous();
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
         if (!is_active(op, column, k, at, load(op, at))) x[at] = T(0);

@@ -102,8 +102,8 @@ KERNEL(judge_lines, __launch_bounds__(256))(int lines, int pitch, double allowed
 #endif
 
 // v = u after a cycle;  ||f - A u||^2, in total or per line
-KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, T omega, const T* __restrict__ f,
-                                                const T* __restrict__ u, T* __restrict__ v,
+KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, T omega, In f,
+                                                In u, Out v,
 #if LINES
                                                 int line_pitch,
 #endif

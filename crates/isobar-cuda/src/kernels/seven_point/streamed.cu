@@ -56,8 +56,8 @@ struct Update {
 
 // v = u after SWEEPS sweeps, and `last` = u after one sweep fewer; with momentum, `before` is the previous u.  ||f - A u||^2 of the initial u.
 // In the order of operations of passes.cu.
-KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int length, T omega, T momentum, const T* __restrict__ f,
-                                                            const T* __restrict__ u, const T* before, T* v, T* last, Reduction to) {
+KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int length, T omega, T momentum, In f, In u,
+                                                            const T* before, T* v, T* last, Reduction to) {
     await_previous();
     extern __shared__ double shared[];
     typedef T Plane[TILE];

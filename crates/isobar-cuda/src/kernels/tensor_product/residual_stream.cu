@@ -12,8 +12,7 @@ constexpr int K = DEPTH;
 #endif
 
 // result = |f - A u|^2 over red columns. Traffic: u, f/2 read.
-KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, const T* __restrict__ f,
-                                                                      const T* __restrict__ u, Reduction to) {
+KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, In f, In u, Reduction to) {
     await_previous();
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;
