@@ -36,39 +36,38 @@ KERNEL(apply, BOUNDS)(Stencil op, int length, In x, Out y) {
     stream(op, length, pass);
 }
 
-// Reads a value of another vector in the same cell.
+// Reads a value of another vector in the same cell too.
 struct One {
     T value;
+};
+struct Paired : Plain {
+    using E = One;
+    In other;
+    __device__ __forceinline__ One fetch(Index at) const { return {other[at]}; }
 };
 
 // r = f - A u
 KERNEL(residual_field, BOUNDS)(Stencil op, int length, In f, In u, Out r) {
     await_previous();
-    struct Pass : Plain {
-        using E = One;
-        In f;
+    struct Pass : Paired {
         Out r;
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) const { r[row.at] = f.value - image(row); }
-    } pass{{u}, f, r};
+    } pass{{{u}, f}, r};
     stream(op, length, pass);
 }
 
 // r = f - A u;  ||r||^2
 KERNEL(residual, BOUNDS)(Stencil op, int length, In f, In u, Out r, Reduction to) {
     await_previous();
-    struct Pass : Plain {
-        using E = One;
-        In f;
+    struct Pass : Paired {
         Out r;
         double sum[1];
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) {
             T value = f.value - image(row);
             r[row.at] = value;
             sum[0] += double(value) * double(value);
         }
-    } pass{{u}, f, r, {0}};
+    } pass{{{u}, f}, r, {0}};
     stream(op, length, pass);
     grid_sum(pass.sum, to);
 }
@@ -76,16 +75,13 @@ KERNEL(residual, BOUNDS)(Stencil op, int length, In f, In u, Out r, Reduction to
 // ||f - A u||^2
 KERNEL(residual_norm, BOUNDS)(Stencil op, int length, In f, In u, Reduction to) {
     await_previous();
-    struct Pass : Plain {
-        using E = One;
-        In f;
+    struct Pass : Paired {
         double sum[1];
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) {
             T value = f.value - image(row);
             sum[0] += double(value) * double(value);
         }
-    } pass{{u}, f, {0}};
+    } pass{{{u}, f}, {0}};
     stream(op, length, pass);
     grid_sum(pass.sum, to);
 }
@@ -240,12 +236,9 @@ KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ra
 }
 
 // v = D^-1 (r - L w), where w is read at neighbours; the sum is <v, D v>.
-struct Lower : Plain {
-    using E = One;
-    In r;
+struct Lower : Paired {
     Out v;
     double sum[1];
-    __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
     __device__ __forceinline__ void cell(const Row<T>& row, One r) {
         T total = r.value, diagonal = row.diagonal();
 #pragma unroll
@@ -259,13 +252,13 @@ struct Lower : Plain {
 
 KERNEL(relax_lower, BOUNDS)(Stencil op, int length, In r, In w, Out v) {
     await_previous();
-    Lower pass{{w}, r, v, {0}};
+    Lower pass{{{w}, r}, v, {0}};
     stream(op, length, pass);
 }
 
 KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, In r, In w, Out v, Reduction to) {
     await_previous();
-    Lower pass{{w}, r, v, {0}};
+    Lower pass{{{w}, r}, v, {0}};
     stream(op, length, pass);
     grid_sum(pass.sum, to);
 }
@@ -273,11 +266,8 @@ KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, In r, In w, Out v, Reduc
 // z = v - D^-1 L^T w. v and w may be the same vector.
 KERNEL(relax_upper, BOUNDS)(Stencil op, int length, In v, In w, Out z) {
     await_previous();
-    struct Pass : Plain {
-        using E = One;
-        In v;
+    struct Pass : Paired {
         Out z;
-        __device__ __forceinline__ One fetch(Index at) const { return {v[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One v) const {
             T total = T(0);
 #pragma unroll
@@ -285,7 +275,7 @@ KERNEL(relax_upper, BOUNDS)(Stencil op, int length, In v, In w, Out z) {
                 if (row.higher[n]) total = fma(row.t[n], row.v[n], total);
             z[row.at] = fma(total, inverse(row.diagonal()), v.value);
         }
-    } pass{{w}, v, z};
+    } pass{{{w}, v}, z};
     stream(op, length, pass);
 }
 
@@ -371,12 +361,7 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
             const Index there = at + column.to[n];
             const unsigned int other = ids[there];
             if (other == id) continue;
-            const Fields h = load(op, at), h_there = load(op, there);
-            const T t = n == WEST    ? face<X>(op, h_there, h)
-                        : n == EAST  ? face<X>(op, h, h_there)
-                        : n == SOUTH ? face<Y>(op, h_there, h)
-                                     : face<Y>(op, h, h_there);
-            total = fma(t, here - value(other), total);
+            total = fma(face_to(op, n, load(op, at), load(op, there)), here - value(other), total);
         }
 #if !FLAT
 #pragma unroll

@@ -136,12 +136,7 @@ KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, In f,
 #pragma unroll
         for (int n = 0; n < 4; n++) {
             const Index there = at + column.to[n];
-            const Fields h = load(op, there);
-            const T between = n == WEST    ? face<X>(op, h, here)
-                              : n == EAST  ? face<X>(op, here, h)
-                              : n == SOUTH ? face<Y>(op, h, here)
-                                           : face<Y>(op, here, h);
-            sum = fma(between, own - u[there], sum);
+            sum = fma(face_to(op, n, here, load(op, there)), own - u[there], sum);
         }
         const Index below = at - (k > 0 ? op.pitch : 0), above = at + (k + 1 < op.nz ? op.pitch : 0);
         sum = fma(face<Z>(op, load(op, below), here), own - u[below], sum);
