@@ -657,9 +657,9 @@ contains
     real(c_double), intent(in), optional :: dx(:), dy(:), dz(:)
     type(c_diffusion) :: description
     description%kappa = c_loc(kappa)
-    if (present(kappa_y)) description%kappa_y = c_loc(kappa_y)
-    if (present(kappa_z)) description%kappa_z = c_loc(kappa_z)
-    if (present(reaction)) description%reaction = c_loc(reaction)
+    description%kappa_y = place_in(kappa_y)
+    description%kappa_z = place_in(kappa_z)
+    description%reaction = place_in(reaction)
     call make(self, description, int(kappa%shape(3:1:-1)), spacing, sides, code, dx=dx, dy=dy, dz=dz)
   end subroutine diffusion_array
 
@@ -778,14 +778,9 @@ contains
     real(c_double), intent(inout), target :: b(:, :, :)
     real(c_double), intent(in), target, optional :: f(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: source
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(f)) then
-       source = array_r64(f)
-       place = c_loc(source)
-    end if
-    call settle(c_problem_rhs(self%handle, place, array_r64(b)), code)
+    type(isobar_array), allocatable :: source
+    if (present(f)) source = array_r64(f)
+    call rhs_array(self, array_r64(b), source, code)
   end subroutine rhs_r64_3
 
   subroutine rhs_r64_2(self, b, f, code)
@@ -793,14 +788,9 @@ contains
     real(c_double), intent(inout), target :: b(:, :)
     real(c_double), intent(in), target, optional :: f(:, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: source
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(f)) then
-       source = plane_r64(f)
-       place = c_loc(source)
-    end if
-    call settle(c_problem_rhs(self%handle, place, plane_r64(b)), code)
+    type(isobar_array), allocatable :: source
+    if (present(f)) source = plane_r64(f)
+    call rhs_array(self, plane_r64(b), source, code)
   end subroutine rhs_r64_2
 
   subroutine rhs_r64_1(self, b, f, code)
@@ -808,14 +798,9 @@ contains
     real(c_double), intent(inout), target :: b(:)
     real(c_double), intent(in), target, optional :: f(:)
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: source
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(f)) then
-       source = line_r64(f)
-       place = c_loc(source)
-    end if
-    call settle(c_problem_rhs(self%handle, place, line_r64(b)), code)
+    type(isobar_array), allocatable :: source
+    if (present(f)) source = line_r64(f)
+    call rhs_array(self, line_r64(b), source, code)
   end subroutine rhs_r64_1
 
   subroutine rhs_r32_3(self, b, f, code)
@@ -823,14 +808,9 @@ contains
     real(c_float), intent(inout), target :: b(:, :, :)
     real(c_float), intent(in), target, optional :: f(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: source
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(f)) then
-       source = array_r32(f)
-       place = c_loc(source)
-    end if
-    call settle(c_problem_rhs(self%handle, place, array_r32(b)), code)
+    type(isobar_array), allocatable :: source
+    if (present(f)) source = array_r32(f)
+    call rhs_array(self, array_r32(b), source, code)
   end subroutine rhs_r32_3
 
   subroutine rhs_array(self, b, f, code)
@@ -838,10 +818,7 @@ contains
     type(isobar_array), intent(in) :: b
     type(isobar_array), intent(in), target, optional :: f
     integer(c_int32_t), intent(out), optional :: code
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(f)) place = c_loc(f)
-    call settle(c_problem_rhs(self%handle, place, b), code)
+    call settle(c_problem_rhs(self%handle, place_in(f), b), code)
   end subroutine rhs_array
 
   subroutine problem_flux(self, u, axis, is_upper, total, code)
@@ -1105,6 +1082,14 @@ contains
     end subroutine require
   end subroutine solver_gradient
 
+  !> Returns the address of a description, or null if it is absent.
+  function place_in(array) result(place)
+    type(isobar_array), intent(in), target, optional :: array
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(array)) place = c_loc(array)
+  end function place_in
+
   !> Returns the address of a described array, or null if it is absent.
   function optional_r64(values, array) result(place)
     real(c_double), intent(in), target, optional :: values(:, :, :)
@@ -1171,14 +1156,9 @@ contains
     character(*), intent(in), optional :: options, device
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: body
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(source)) then
-       body = array_r64(source)
-       place = c_loc(body)
-    end if
-    call heat_begin(self, problem, array_r64(u), place, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+    type(isobar_array), allocatable :: body
+    if (present(source)) body = array_r64(source)
+    call heat_begin(self, problem, array_r64(u), body, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
          threads, code)
   end subroutine heat_create_3
 
@@ -1195,14 +1175,9 @@ contains
     character(*), intent(in), optional :: options, device
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: body
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(source)) then
-       body = plane_r64(source)
-       place = c_loc(body)
-    end if
-    call heat_begin(self, problem, plane_r64(u), place, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+    type(isobar_array), allocatable :: body
+    if (present(source)) body = plane_r64(source)
+    call heat_begin(self, problem, plane_r64(u), body, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
          threads, code)
   end subroutine heat_create_2
 
@@ -1219,23 +1194,19 @@ contains
     character(*), intent(in), optional :: options, device
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: body
-    type(c_ptr) :: place
-    place = c_null_ptr
-    if (present(source)) then
-       body = line_r64(source)
-       place = c_loc(body)
-    end if
-    call heat_begin(self, problem, line_r64(u), place, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+    type(isobar_array), allocatable :: body
+    if (present(source)) body = line_r64(source)
+    call heat_begin(self, problem, line_r64(u), body, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
          threads, code)
   end subroutine heat_create_1
 
+  !> An array that is not allocated is an absent argument.
   subroutine heat_begin(self, problem, u, source, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
        threads, code)
     class(isobar_heat), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
     type(isobar_array), intent(in) :: u
-    type(c_ptr), intent(in) :: source
+    type(isobar_array), intent(in), target, optional :: source
     real(c_double), intent(in) :: dt, end_time
     integer(c_int32_t), intent(in), optional :: scheme
     real(c_double), intent(in), optional :: step_tolerance
@@ -1252,7 +1223,7 @@ contains
     if (present(step_tolerance)) steps%step_tolerance = step_tolerance
     if (present(extrapolates)) steps%extrapolates = merge(1_c_int32_t, 0_c_int32_t, extrapolates)
     call self%free()
-    call settle(c_heat_create(problem%handle, source, u, steps, place_of(options, given_options), &
+    call settle(c_heat_create(problem%handle, place_in(source), u, steps, place_of(options, given_options), &
          place_of(device, given_device), threads_of(threads), self%handle), code)
   end subroutine heat_begin
 

@@ -70,11 +70,5 @@ contains
     call solver%solve(b, u)
   end subroutine solve
 
-  subroutine expect(is_right, what)
-    logical, intent(in) :: is_right
-    character(*), intent(in) :: what
-    if (is_right) return
-    failures = failures + 1
-    print '(2a)', "wrong: ", what
-  end subroutine expect
+  include "expect.inc"
 end program diffusion

@@ -1,22 +1,11 @@
 /* Derivatives with respect to kappa of the directions that share it, and of those that have their own, against differences. */
-#include <isobar.h>
+#include "expect.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { NX = 5, NY = 4, NZ = 3, CELLS = NX * NY * NZ, AT = 27 };
 
-static int failures;
 static double kappa[3][CELLS], slopes[3][CELLS], weights[CELLS];
-
-static void expect(int32_t found, int32_t code, const char *part)
-{
-    if (found != code || (code != ISOBAR_OK && !strstr(isobar_last_error(), part))) {
-        printf("code %d, not %d with \"%s\": %s\n", found, code, part, isobar_last_error());
-        ++failures;
-    }
-}
 
 /* Solves with separate kappa in y and z or not, and returns the weighted sum of u; computes its derivatives if wanted. */
 static double sum_of_solution(int y_is_separate, int z_is_separate, int with_slopes)

@@ -1,21 +1,9 @@
 /* Problems of conductances: a chain in closed form, a network's derivatives against differences, and misuse. */
-#include <isobar.h>
+#include "expect.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { NX = 5, NY = 4, NZ = 3, CELLS = NX * NY * NZ };
-
-static int failures;
-
-static void expect(int32_t found, int32_t code, const char *part)
-{
-    if (found != code || (code != ISOBAR_OK && !strstr(isobar_last_error(), part))) {
-        printf("code %d, not %d with \"%s\": %s\n", found, code, part, isobar_last_error());
-        ++failures;
-    }
-}
 
 static void close_to(double found, double expected, double tolerance, const char *what)
 {

@@ -1,25 +1,11 @@
 /* A caller's mistakes return a code and a message. */
-#include <isobar.h>
+#include "expect.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NX = 10, NY = 6, NZ = 4, CELLS = NX * NY * NZ };
-
-static int failures;
-
-static void expect_at(int line, int32_t code, int32_t wanted, const char *words)
-{
-    const char *said = code == ISOBAR_OK ? "" : isobar_last_error();
-    if (code != wanted || !strstr(said, words)) {
-        fprintf(stderr, "line %d: code %d, wanted %d with \"%s\": %s\n", line, code, wanted, words, said);
-        ++failures;
-    }
-}
-#define expect(code, wanted, words) expect_at(__LINE__, code, wanted, words)
 
 static int32_t stop(void *data, size_t iteration, double residual)
 {

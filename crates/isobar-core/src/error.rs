@@ -79,6 +79,14 @@ impl Error {
         Self::Shape { what: what.into(), found: found.to_string(), expected: expected.to_string() }
     }
 
+    /// Fails unless a condition is met.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]
+    pub fn unless<M: Into<String>>(is_met: bool, key: &str, message: impl FnOnce() -> M) -> Result<()> {
+        if is_met { Ok(()) } else { Err(Self::invalid(key, message())) }
+    }
+
     /// Says which array it is whose shape is wrong.
     #[must_use]
     pub fn of_array(self, name: &str) -> Self {

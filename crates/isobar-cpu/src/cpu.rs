@@ -54,9 +54,7 @@ impl Cpu {
     /// # Errors
     /// [`Error::Invalid`] for 0 threads, [`Error::Device`] if they cannot be started.
     pub fn new(threads: usize) -> Result<Self> {
-        if threads == 0 {
-            return Err(Error::invalid("threads", "0 threads; use 1 or more"));
-        }
+        Error::unless(threads > 0, "threads", || "0 threads; use 1 or more")?;
         let team = Team::new(threads, "isobar")
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
         let inner = Inner {

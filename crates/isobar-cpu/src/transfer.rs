@@ -122,13 +122,7 @@ impl<T: Real, P: Planes<T>> Transfer<Cpu, T> for PlaneTransfer<T, P> {
         Ok(())
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, _]: [&mut Vector<T>; 3]) -> Result<()> {
         self.fine.cpu().fill(u, &Colour::BOTH)?;
         let vectors = [f.share(), u.share()];
         self.restriction(Restricted::Residual { vectors, colours: &Colour::BOTH }, coarse_f);

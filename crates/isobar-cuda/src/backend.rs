@@ -3,7 +3,7 @@
 use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise, queue};
 use isobar_core::prelude::{
     ArrayView, ArrayViewMut, Backend, Colour, DeviceArray, Layout, Meanwhile, Ratio, Real, Result, Scalar, Separable,
-    Shape, SharedDirect, Shares, Slab, Sum,
+    Shape, SharedDirect, Shares, Slab,
 };
 use isobar_dist::part::{self, PartBackend};
 
@@ -11,7 +11,7 @@ use crate::driver::BESIDE;
 use crate::launch::refuse_while_recording;
 use crate::link::CardLink;
 use crate::vector::{check_size, is_single};
-use crate::{Arguments, Cuda, Pointer, Scalars, Vector, direct, iterate};
+use crate::{Arguments, Cuda, Pointer, Scalars, Sum, Vector, direct, iterate};
 
 impl Backend for Cuda {
     type Vector<T: Real> = Vector<T>;
@@ -110,18 +110,12 @@ impl Backend for Cuda {
         self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Sum<'_, Cuda>) -> Result<()> {
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Sum<'_>) -> Result<()> {
         let arguments = Arguments::new().with(x.layout().len() as i64).with(x.pointer()).with(y.pointer());
         self.with_sum::<T>("dot", arguments, x.layout(), out)
     }
 
-    fn axpy_norm<T: Real>(
-        &self,
-        a: Ratio,
-        x: &Vector<T>,
-        y: &mut Vector<T>,
-        (out, scalars): Sum<'_, Cuda>,
-    ) -> Result<()> {
+    fn axpy_norm<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, (out, scalars): Sum<'_>) -> Result<()> {
         let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
         let arguments = arguments.with(x.pointer()).with(y.pointer());
         self.with_sum::<T>("axpy_norm", arguments, y.layout(), out.of(scalars))
@@ -234,7 +228,7 @@ impl Cuda {
         name: &'static str,
         arguments: Arguments,
         layout: &Layout,
-        (out, scalars): Sum<'_, Cuda>,
+        (out, scalars): Sum<'_>,
     ) -> Result<()> {
         let arguments = self.reduction().append(arguments, self.blocks(layout.len()), scalars.pointer(out));
         self.elementwise(self.kernel::<T>(name)?, layout.len(), arguments)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
 use isobar_core::prelude::{
-    Layout, LineSmoother, Real, Relaxation, Result, Shape, Smoother, Stencil, Sum, Supports, Sweep, Transfer,
+    Layout, LineSmoother, Real, Relaxation, Result, Shape, Smoother, Stencil, Supports, Transfer,
 };
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
@@ -16,7 +16,7 @@ use crate::part::rows_around;
 use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::{Argument, Arguments, Buffer, Cuda, Pointer, Vector};
+use crate::{Argument, Arguments, Buffer, Cuda, Pointer, Sum, Sweep, Vector};
 
 /// The diffusion operator.
 type DiffusionOperator<T> = SevenPoint<Passes<T>>;
@@ -110,7 +110,7 @@ pub(crate) struct PointTransfer<T: Real> {
 
 impl<T: Real> PointTransfer<T> {
     /// Returns the finer level, if its sweep and this transfer may be one pass.
-    fn level<'a>(&self, sweep: &'a mut Sweep<'_, Vector<T>>) -> Option<Level<'a, T>> {
+    fn level<'a>(&self, sweep: &'a mut Sweep<'_, T>) -> Option<Level<'a, T>> {
         let Relaxation { smoother, rho, first, .. } = sweep.relaxation;
         let Sweep { f, u, scratch, .. } = sweep;
         let halving = self.tables.arguments();
@@ -140,19 +140,13 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         kernels.launch_halving("prolong_cells", cell_blocks(nx.div_ceil(2), ny, nz, march), arguments)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, _]: [&mut Vector<T>; 3]) -> Result<()> {
         self.fine.fill(u)?;
         let vectors = [f.pointer(), u.pointer(), coarse_f.pointer()];
         self.fine.kernels().launch_restriction(self.tables.coarse_grid(), self.tables.arguments(), vectors)
     }
 
-    fn smooth_residual_restrict(&self, mut sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn smooth_residual_restrict(&self, mut sweep: Sweep<'_, T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let guess = sweep.guess;
         if let Some(level) = self.level(&mut sweep)
             && self.fine.kernels().relax_restrict(guess, level, coarse_f)?
@@ -162,12 +156,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         smooth_residual_restrict_unfused(self, sweep, coarse_f)
     }
 
-    fn prolong_smooth(
-        &self,
-        coarse_u: &mut Vector<T>,
-        mut sweep: Sweep<'_, Vector<T>>,
-        norm: Option<Sum<'_, Cuda>>,
-    ) -> Result<()> {
+    fn prolong_smooth(&self, coarse_u: &mut Vector<T>, mut sweep: Sweep<'_, T>, norm: Option<Sum<'_>>) -> Result<()> {
         let out = norm.as_ref().map(|(norm, scalars)| (*norm, &**scalars));
         if let Some(level) = self.level(&mut sweep)
             && self.fine.kernels().prolong_relax(level, coarse_u, out)?

@@ -32,6 +32,8 @@ unsafe impl Argument for i32 {}
 unsafe impl Argument for i64 {}
 // SAFETY: as above.
 unsafe impl Argument for u64 {}
+// SAFETY: as above, one after another.
+unsafe impl Argument for [u64; 3] {}
 // SAFETY: as above.
 unsafe impl Argument for f32 {}
 // SAFETY: as above.

@@ -76,3 +76,8 @@ pub(crate) use launch::{Argument, Arguments, Kernel, Launch};
 pub(crate) use memory::Buffer;
 pub(crate) use module::Module;
 pub(crate) use reduction::Reduction;
+
+/// A sweep of vectors on the GPU.
+pub(crate) type Sweep<'s, T> = isobar_core::operator::Sweep<'s, Vector<T>>;
+/// A scalar on the GPU that a step sums.
+pub(crate) type Sum<'s> = isobar_core::prelude::Sum<'s, Cuda>;

@@ -26,10 +26,10 @@ impl Reduction {
         Ok(Self { scratch, blocks })
     }
 
-    /// Appends the arguments `partial` and `counter` of a kernel, and the address of the sums.
+    /// Appends a kernel's `Reduction` (reduce.cuh), whose sums go to this address.
     pub(crate) fn append(&self, arguments: Arguments, blocks: usize, sums: Pointer) -> Arguments {
         assert!(blocks <= self.blocks, "a kernel of {blocks} blocks, but the buffer is for {}", self.blocks);
         let start = self.scratch.start();
-        arguments.with(start + COUNTER as Pointer).with(start).with(sums)
+        arguments.with([start + COUNTER as Pointer, start, sums])
     }
 }

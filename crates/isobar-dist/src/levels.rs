@@ -126,14 +126,8 @@ impl<B: PartBackend, T: Real> Transfer<B, T> for Gathering<B, T> {
         self.prolong_from(coarse_u, |coarse_u| self.part.prolong(coarse_u, u))
     }
 
-    fn residual_restrict(
-        &self,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        coarse_f: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-    ) -> Result<()> {
-        self.restrict_to(coarse_f, |coarse_f| self.part.residual_restrict(f, u, coarse_f, scratch))
+    fn residual_restrict(&self, f: &B::Vector<T>, [u, coarse_f, scratch]: [&mut B::Vector<T>; 3]) -> Result<()> {
+        self.restrict_to(coarse_f, |coarse_f| self.part.residual_restrict(f, [u, coarse_f, scratch]))
     }
 
     fn smooth_residual_restrict(&self, sweep: Sweep<'_, B::Vector<T>>, coarse_f: &mut B::Vector<T>) -> Result<()> {

@@ -23,12 +23,9 @@ impl Slabs {
     /// [`Error::Invalid`] if there are more ranks than rows.
     pub fn new(shape: Shape, ranks: usize) -> Result<Self> {
         let rows = shape.ny;
-        if rows < ranks {
-            return Err(Error::invalid(
-                "grid.ny",
-                format!("{rows} rows for {ranks} ranks, each of which takes at least one; use at most {rows} ranks"),
-            ));
-        }
+        Error::unless(ranks <= rows, "grid.ny", || {
+            format!("{rows} rows for {ranks} ranks, each of which takes at least one; use at most {rows} ranks")
+        })?;
         Ok(Self::along(rows, ranks))
     }
 

@@ -52,12 +52,10 @@ impl RawArray {
         memory: RawMemory,
     ) -> Result<Self> {
         let dimensions = shape.len();
-        if !(1..=3).contains(&dimensions) || strides.is_some_and(|strides| strides.len() != dimensions) {
-            return Err(Error::invalid(
-                "array",
-                format!("{dimensions} dimensions; use one to three, (nz, ny, nx) in C order, and as many strides"),
-            ));
-        }
+        let is_valid = (1..=3).contains(&dimensions) && strides.is_none_or(|strides| strides.len() == dimensions);
+        Error::unless(is_valid, "array", || {
+            format!("{dimensions} dimensions; use one to three, (nz, ny, nx) in C order, and as many strides")
+        })?;
         let size = match precision {
             Precision::F64 => 8,
             Precision::F32 => 4,
@@ -67,30 +65,19 @@ impl RawArray {
         let grid = Shape::new(extent(0), extent(1), extent(2));
         let cells = grid.nx.checked_mul(grid.ny).and_then(|plane| plane.checked_mul(grid.nz));
         let fits = cells.and_then(|cells| cells.checked_mul(size)).is_some_and(|bytes| isize::try_from(bytes).is_ok());
-        if !fits {
-            return Err(Error::invalid("array", format!("{shape:?} is more than any memory holds")));
-        }
+        Error::unless(fits, "array", || format!("{shape:?} is more than any memory holds"))?;
         if shape.contains(&0) {
             return Ok(Self { pointer: size, shape: grid, strides: [0; 3], precision, memory: RawMemory::Host });
         }
-        if pointer == 0 {
-            return Err(Error::invalid("array", "a null pointer; give the address of element (0, 0, 0)"));
-        }
-        if !pointer.is_multiple_of(size) {
-            return Err(Error::invalid(
-                "array",
-                format!("address {pointer:#x} is no multiple of {size} bytes; copy it"),
-            ));
-        }
+        Error::unless(pointer != 0, "array", || "a null pointer; give the address of element (0, 0, 0)")?;
+        let is_aligned = pointer.is_multiple_of(size);
+        Error::unless(is_aligned, "array", || format!("address {pointer:#x} is no multiple of {size} bytes; copy it"))?;
         let mut elements = [1, grid.nx as isize, (grid.nx * grid.ny) as isize];
         if let Some(strides) = strides {
             for (d, bytes) in strides.iter().rev().enumerate() {
-                if bytes % size as isize != 0 {
-                    return Err(Error::invalid(
-                        "array",
-                        format!("a stride of {bytes} bytes is no multiple of an element's {size}; copy it"),
-                    ));
-                }
+                Error::unless(bytes % size as isize == 0, "array", || {
+                    format!("a stride of {bytes} bytes is no multiple of an element's {size}; copy it")
+                })?;
                 elements[d] = bytes / size as isize;
             }
         }
@@ -248,9 +235,7 @@ impl RawArray {
     /// While 'a lasts, all elements lie in memory of the given kind, which stays allocated, is initialised, and is read
     /// and written by nobody else.
     pub unsafe fn target<'a>(&self) -> Result<Target<'a>> {
-        if self.repeats() {
-            return Err(Error::invalid("the array to write", "its elements share memory; give one of its own"));
-        }
+        Error::unless(!self.repeats(), "the array to write", || "its elements share memory; give one of its own")?;
         Ok(match (self.memory, self.precision) {
             (RawMemory::Cuda { .. }, _) => self.on_device()?.into(),
             // SAFETY: promised by the caller.

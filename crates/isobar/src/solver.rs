@@ -213,9 +213,7 @@ impl Solver {
     /// # Errors
     /// See [`Solver::apply`]; [`Error::Invalid`](crate::Error::Invalid) for no iterations.
     pub fn precondition<'a>(&mut self, r: impl Input<'a>, z: impl Output<'a>, iterations: usize) -> Result<()> {
-        if iterations == 0 {
-            return Err(Error::invalid("iterations", "0; use 1 or more"));
-        }
+        Error::unless(iterations > 0, "iterations", || "0; use 1 or more")?;
         let r = r.source(self.shape).map_err(|error| error.of_array("r"))?;
         let z = z.target(self.shape).map_err(|error| error.of_array("z"))?;
         each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))

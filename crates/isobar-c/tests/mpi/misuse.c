@@ -1,15 +1,13 @@
 /* A mistake on one rank returns the same code and message on all ranks, and the next call works. */
-#include <isobar.h>
+#include "../expect.h"
 #include <mpi.h>
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NX = 32, NY = 24, NZ = 8, MOST = NX * NY * NZ };
 
-static int failures, rank, size;
+static int size;
 
 /* A communicator as a Fortran handle; MPI 5 has a new name for the conversion. */
 static int32_t as_integer(MPI_Comm communicator)
@@ -20,16 +18,6 @@ static int32_t as_integer(MPI_Comm communicator)
     return MPI_Comm_c2f(communicator);
 #endif
 }
-
-static void expect_at(int line, int32_t code, int32_t wanted, const char *words)
-{
-    const char *said = code == ISOBAR_OK ? "" : isobar_last_error();
-    if (code != wanted || !strstr(said, words)) {
-        fprintf(stderr, "rank %d, line %d: code %d, wanted %d with \"%s\": %s\n", rank, line, code, wanted, words, said);
-        ++failures;
-    }
-}
-#define expect(code, wanted, words) expect_at(__LINE__, code, wanted, words)
 
 static int32_t stop_at_once(void *data, size_t iteration, double residual)
 {

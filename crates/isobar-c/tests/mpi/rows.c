@@ -1,23 +1,12 @@
 /* Solves and time steps of a rank's rows, with x periodic: as on one rank. */
-#include <isobar.h>
+#include "../expect.h"
 #include <mpi.h>
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 enum { NY = 16, NZ = 2, MOST = 9 * NY * NZ };
 
-static int failures, rank;
-
-static void expect_at(int line, int32_t code)
-{
-    if (code != ISOBAR_OK) {
-        fprintf(stderr, "rank %d, line %d: code %d: %s\n", rank, line, code, isobar_last_error());
-        ++failures;
-    }
-}
-#define expect(code) expect_at(__LINE__, code)
+#define succeed(code) expect(code, ISOBAR_OK, "")
 
 /* Compares rows with those of the whole grid. */
 static void compare(int line, const double *rows, const double *whole, size_t nx, size_t first, size_t count)
@@ -37,7 +26,7 @@ static void around(const isobar_ranks *ranks, size_t nx)
 {
     static double kappa[MOST], b[MOST], u[MOST], part_kappa[MOST], part_b[MOST], part_u[MOST], part_v[MOST];
     size_t first, count;
-    expect(isobar_ranks_rows(ranks, NY, &first, &count));
+    succeed(isobar_ranks_rows(ranks, NY, &first, &count));
     for (size_t n = 0; n < NZ * NY * nx; ++n)
         kappa[n] = 1.0 + n % 3, b[n] = sin((double)n), u[n] = 0.0;
     for (size_t n = 0; n < NZ * count * nx; ++n) {
@@ -58,26 +47,26 @@ static void around(const isobar_ranks *ranks, size_t nx)
     isobar_heat *heat, *own_heat;
     isobar_time_steps steps = {.size = sizeof steps, .dt = 0.1, .end_time = 0.3};
     const char *options = "tolerance = 1e-11";
-    expect(isobar_problem_diffusion(&box, &problem));
+    succeed(isobar_problem_diffusion(&box, &problem));
     box.kappa = &own_coefficient;
-    expect(isobar_problem_diffusion_rows(&box, NY, ranks, &part));
-    expect(isobar_solver_create(problem, options, "cpu", 1, &alone));
-    expect(isobar_solver_create(part, options, "cpu", 1, &solver));
-    expect(isobar_solver_solve(alone, &rhs, &solution, 0, NULL, NULL));
-    expect(isobar_solver_solve(solver, &own_rhs, &own_solution, 0, NULL, NULL));
+    succeed(isobar_problem_diffusion_rows(&box, NY, ranks, &part));
+    succeed(isobar_solver_create(problem, options, "cpu", 1, &alone));
+    succeed(isobar_solver_create(part, options, "cpu", 1, &solver));
+    succeed(isobar_solver_solve(alone, &rhs, &solution, 0, NULL, NULL));
+    succeed(isobar_solver_solve(solver, &own_rhs, &own_solution, 0, NULL, NULL));
     compare(__LINE__, part_u, u, nx, first, count);
-    expect(isobar_solver_apply(solver, &own_solution, &own_product));
+    succeed(isobar_solver_apply(solver, &own_solution, &own_product));
     compare(__LINE__, part_v, b, nx, first, count);
     for (size_t n = 0; n < NZ * count * nx; ++n)
         part_u[n] = 0.0;
-    expect(isobar_solver_solve_many(solver, &own_rhs, &own_solution, 1, 0, NULL, NULL, NULL));
+    succeed(isobar_solver_solve_many(solver, &own_rhs, &own_solution, 1, 0, NULL, NULL, NULL));
     compare(__LINE__, part_u, u, nx, first, count);
-    expect(isobar_heat_create(problem, NULL, &rhs, &steps, options, "cpu", 1, &heat));
-    expect(isobar_heat_create(part, NULL, &own_rhs, &steps, options, "cpu", 1, &own_heat));
-    expect(isobar_heat_step(heat, NULL, NULL, NULL));
-    expect(isobar_heat_step(own_heat, NULL, NULL, NULL));
-    expect(isobar_heat_state(heat, &solution));
-    expect(isobar_heat_state(own_heat, &own_solution));
+    succeed(isobar_heat_create(problem, NULL, &rhs, &steps, options, "cpu", 1, &heat));
+    succeed(isobar_heat_create(part, NULL, &own_rhs, &steps, options, "cpu", 1, &own_heat));
+    succeed(isobar_heat_step(heat, NULL, NULL, NULL));
+    succeed(isobar_heat_step(own_heat, NULL, NULL, NULL));
+    succeed(isobar_heat_state(heat, &solution));
+    succeed(isobar_heat_state(own_heat, &own_solution));
     compare(__LINE__, part_u, u, nx, first, count);
     isobar_heat_free(heat);
     isobar_heat_free(own_heat);
@@ -94,9 +83,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 #if MPI_VERSION >= 5
-    expect(isobar_ranks_create(MPI_Comm_toint(MPI_COMM_WORLD), &ranks));
+    succeed(isobar_ranks_create(MPI_Comm_toint(MPI_COMM_WORLD), &ranks));
 #else
-    expect(isobar_ranks_create(MPI_Comm_c2f(MPI_COMM_WORLD), &ranks));
+    succeed(isobar_ranks_create(MPI_Comm_c2f(MPI_COMM_WORLD), &ranks));
 #endif
     around(ranks, 8);
     around(ranks, 9);

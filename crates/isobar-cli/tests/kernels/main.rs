@@ -2,7 +2,7 @@
 //! nothing shows (`driver.c`). With `ISOBAR_UPDATE_KERNELS=1` their list is written anew.
 #![cfg(target_os = "linux")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -161,11 +161,18 @@ fn the_list_of_packed_kernels_is_what_problems_request() {
     });
     if std::env::var_os("ISOBAR_UPDATE_KERNELS").is_some_and(|value| value == "1") {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../isobar-cuda/src/pack/packed.txt");
-        let text: String = all.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(path, text).unwrap();
+        let mut kernels = BTreeMap::<_, Vec<_>>::new();
+        for line in &all {
+            let (name, rest) = line.split_once(' ').unwrap();
+            let (kernel, definitions) = rest.split_once(' ').unwrap_or((rest, ""));
+            kernels.entry((name, definitions)).or_default().push(kernel);
+        }
+        let line = |((name, definitions), kernels): (_, Vec<_>)| format!("{name} {} {definitions}", kernels.join(","));
+        let lines: Vec<_> = kernels.into_iter().map(line).collect();
+        std::fs::write(path, lines.iter().map(|line| format!("{}\n", line.trim_end())).collect::<String>()).unwrap();
         return;
     }
-    let listed: BTreeSet<String> = list::PACKED.lines().map(str::to_owned).collect();
+    let listed: BTreeSet<String> = list::PACKED.lines().flat_map(list::each).collect();
     let [missing, unused] = [all.difference(&listed), listed.difference(&all)].map(Iterator::collect::<Vec<_>>);
     assert!(
         missing.is_empty() && unused.is_empty(),

@@ -42,11 +42,8 @@ impl AggregateMap {
     /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for ids out of range.
     pub fn new(shape: Shape, ids: Vec<u32>, count: usize) -> Result<Self> {
         if ids.len() != shape.cells() {
-            return Err(Error::shape(
-                "the map of aggregates",
-                format!("{} cells", ids.len()),
-                format!("{shape} cells"),
-            ));
+            let found = format!("{} cells", ids.len());
+            return Err(Error::shape("the map of aggregates", found, format!("{shape} cells")));
         }
         match ids.iter().find(|&&id| id != Self::NONE && id as usize >= count) {
             Some(id) => {

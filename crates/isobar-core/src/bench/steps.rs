@@ -221,10 +221,10 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
                 diagonal.scale_residual(update, scalars)?;
             }
             (Some(diagonal), ..) if is(traffic::DIVIDE_BY_DIAGONAL) => diagonal.divide_by_diagonal(f, u)?,
-            (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, q, u, None)?,
+            (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, [q, u], None)?,
             (.., Some(triangular)) if is(traffic::RELAX_UPPER) => triangular.relax_upper(f, Some(q), u)?,
             (.., Some(triangular)) if is(traffic::INCOMPLETE_POISSON) => {
-                triangular.incomplete_poisson(true, p, f, u)?;
+                triangular.incomplete_poisson(true, p, [f, u])?;
             }
             _ => return Ok(false),
         }
@@ -240,7 +240,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             _ if is(traffic::SMOOTH) => level.smooth(sweep)?,
             _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(Sweep { guess: Guess::Zero, ..sweep })?,
             (Some(transfer), Some([coarse_f, _])) if is(traffic::RESIDUAL_RESTRICT) => {
-                transfer.residual_restrict(sweep.f, sweep.u, coarse_f, sweep.scratch)?;
+                transfer.residual_restrict(sweep.f, [sweep.u, coarse_f, sweep.scratch])?;
             }
             (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT) => {
                 transfer.smooth_residual_restrict(sweep, coarse_f)?;

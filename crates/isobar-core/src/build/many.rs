@@ -32,9 +32,7 @@ pub fn solve_many<S, X: Send>(
     observer: &mut Observer<'_>,
     arrays: &Arrays<'_, X>,
 ) -> Result<Vec<Outcome>> {
-    if systems.is_empty() {
-        return Err(Error::invalid("the right-hand sides", "there are none; give one or more"));
-    }
+    Error::unless(!systems.is_empty(), "the right-hand sides", || "there are none; give one or more")?;
     let count = systems.len();
     let shared = Shared {
         waiting: Mutex::new(systems.into_iter().enumerate()),

@@ -126,7 +126,7 @@ pub(super) fn cycles<B: Complete, T: Real>(backend: &B) {
             }
             let mut before = poison::<B, T>(backend, modal);
             for tau in [0.875, 1.0, 1.25] {
-                both!(|cycle, f, u, before| cycle.extrapolated(f, u, before, tau));
+                both!(|cycle, f, u, before| cycle.extrapolated(f, [u, before], tau));
                 compare_at_scale(backend, &u.1, &u.0, SCALE, &format!("cycle extrapolated by {tau}, {name}"));
             }
         }

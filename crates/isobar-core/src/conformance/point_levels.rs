@@ -131,7 +131,7 @@ impl<'a, B: Backend, T: Real> Level<'a, B, T> {
         let [mut f, mut u] = [3, 4].map(|seed| self.vector(self.shape, seed));
         let (mut coarse_u, mut coarse_f) = (self.vector(coarse, 5), poison(self.backend, coarse));
         let mut s = self.scratch();
-        both!(*reference, *tested => |on, f, u, coarse_f, s| on.residual_restrict(f, u, coarse_f, s));
+        both!(*reference, *tested => |on, f, u, coarse_f, s| on.residual_restrict(f, [u, coarse_f, s]));
         self.same(&coarse_f, coarse_scale, "residual_restrict");
         for relaxation in relaxations {
             let mut u = poison(self.backend, self.shape);

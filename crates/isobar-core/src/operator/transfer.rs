@@ -32,13 +32,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     fn prolong(&self, coarse_u: &mut B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// f_c = R (f − A u); `scratch` is overwritten or left alone
-    fn residual_restrict(
-        &self,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        coarse_f: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &B::Vector<T>, [u, coarse_f, scratch]: [&mut B::Vector<T>; 3]) -> Result<()> {
         let backend = self.fine().backend();
         let mut scalars = backend.scalars()?;
         self.fine().residual(f, [u, scratch], Scalar::new(0).of(&mut scalars))?;
@@ -90,7 +84,7 @@ pub fn smooth_residual_restrict_unfused<B: Backend, T: Real>(
     coarse_f: &mut B::Vector<T>,
 ) -> Result<()> {
     transfer.fine().smooth(sweep.again())?;
-    transfer.residual_restrict(sweep.f, sweep.u, coarse_f, sweep.scratch)
+    transfer.residual_restrict(sweep.f, [sweep.u, coarse_f, sweep.scratch])
 }
 
 /// Does [`Transfer::prolong_smooth`] in unfused pieces.

@@ -10,13 +10,7 @@ use crate::{Backend, Precision, Real, Result, Shape, Sum};
 /// If D is zero, so is D⁻¹.
 pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// v = D⁻¹(r − L w);  where it is wanted, ρ = ⟨v, D v⟩
-    fn relax_lower(
-        &self,
-        r: &B::Vector<T>,
-        w: &mut B::Vector<T>,
-        v: &mut B::Vector<T>,
-        rho: Option<Sum<'_, B>>,
-    ) -> Result<()>;
+    fn relax_lower(&self, r: &B::Vector<T>, w_v: [&mut B::Vector<T>; 2], rho: Option<Sum<'_, B>>) -> Result<()>;
 
     /// z = v − D⁻¹ Lᵀ w, where w is v unless another is given
     fn relax_upper(&self, v: &mut B::Vector<T>, w: Option<&mut B::Vector<T>>, z: &mut B::Vector<T>) -> Result<()>;
@@ -33,8 +27,7 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         &self,
         scaled: bool,
         inverse_diagonal: &B::Vector<T>,
-        r: &mut B::Vector<T>,
-        z: &mut B::Vector<T>,
+        r_z: [&mut B::Vector<T>; 2],
     ) -> Result<()>;
 
     /// Computes the pivots Δ of incomplete Cholesky without fill-in in blocks of `block` consecutive unknowns, as Δ⁻¹:

@@ -71,15 +71,13 @@ impl Steps {
     /// [`Error::Invalid`] for a dt or an end that is not positive and finite, and for more than 10¹² steps.
     pub fn new(dt: f64, end: f64) -> Result<Self> {
         for (key, value) in [("heat.dt", dt), ("heat.end_time", end)] {
-            if !(value > 0.0 && value.is_finite()) {
-                return Err(Error::invalid(key, format!("must be positive and finite, not {value}")));
-            }
+            let is_valid = value > 0.0 && value.is_finite();
+            Error::unless(is_valid, key, || format!("must be positive and finite, not {value}"))?;
         }
         let count = end / dt;
-        if count > MOST_STEPS {
-            let message = format!("{dt} makes {count:.1e} steps to heat.end_time = {end}; use a longer one");
-            return Err(Error::invalid("heat.dt", message));
-        }
+        Error::unless(count <= MOST_STEPS, "heat.dt", || {
+            format!("{dt} makes {count:.1e} steps to heat.end_time = {end}; use a longer one")
+        })?;
         let nearest = count.round();
         if nearest >= 1.0 && (count - nearest).abs() <= ROUNDING {
             return Ok(Self { dt, whole: nearest as usize, last: None, end });

@@ -93,22 +93,15 @@ impl JacobiOptions {
     pub(super) fn validate(&self) -> Result<()> {
         match self.sub_iterations.given() {
             Some(0) => return Err(Error::invalid(SUB_ITERATIONS, "0 sub-iterations; use 1 (plain sweeps) or more")),
-            Some(k) if k > MOST => {
-                return Err(Error::invalid(
-                    SUB_ITERATIONS,
-                    format!("{k} sub-iterations; use {MOST} or fewer (as many as a tile is wide are usual)"),
-                ));
-            }
-            _ => {}
+            Some(k) => Error::unless(k <= MOST, SUB_ITERATIONS, || {
+                format!("{k} sub-iterations; use {MOST} or fewer (as many as a tile is wide are usual)")
+            })?,
+            None => {}
         }
-        if let Some(omega) = self.relaxation
-            && !(omega > 0.0 && omega < 2.0)
-        {
-            return Err(Error::invalid(
-                "solver.jacobi.relaxation",
-                format!("{omega} is not between 0 and 2; 1 is Jacobi's method, 2/3 to 0.9 damp oscillating errors"),
-            ));
-        }
+        let omega = self.relaxation.unwrap_or(1.0);
+        Error::unless(omega > 0.0 && omega < 2.0, "solver.jacobi.relaxation", || {
+            format!("{omega} is not between 0 and 2; 1 is Jacobi's method, 2/3 to 0.9 damp oscillating errors")
+        })?;
         let given = match &self.overlap {
             Overlap::Auto => &[][..],
             Overlap::All(cells) => std::slice::from_ref(cells),
@@ -120,36 +113,24 @@ impl JacobiOptions {
         }
         let tile = self.tile.as_deref().unwrap_or_default();
         for (key, what, list) in [(TILE, "tile", tile), (OVERLAP, "overlap", given)] {
-            if list.len() > 3 {
-                let message = format!("{} entries; give one for each of x, y and z", list.len());
-                return Err(Error::invalid(key, message));
-            }
-            if what == "tile" && list.contains(&0) {
-                return Err(Error::invalid(key, "a tile of 0 cells; use 1 or more"));
-            }
+            Error::unless(list.len() <= 3, key, || format!("{} entries; give one for each of x, y and z", list.len()))?;
+            Error::unless(what != "tile" || !list.contains(&0), key, || "a tile of 0 cells; use 1 or more")?;
         }
         let has_tiles = match self.sub_iterations.given() {
             Some(k) => k > 1,
             None => self.tile.is_some(),
         };
-        if self.acceleration != Acceleration::None && has_tiles && !self.exact {
-            return Err(Error::invalid(
-                "solver.jacobi.acceleration",
-                "momentum is that of plain sweeps, which tiles with old values around them are not; use exact = true, \
-                 sub_iterations = 1, or acceleration = \"none\"",
-            ));
-        }
-        if self.batch && self.acceleration != Acceleration::None {
-            return Err(Error::invalid(
-                "solver.jacobi.batch",
-                "momentum is that of one problem, and lines of a batch may want different ones; use acceleration = \"none\", or \
-                 batch = false",
-            ));
-        }
-        if self.tile.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Error::invalid(TILE, "an empty list; give the cells of a tile in x, y and z"));
-        }
-        Ok(())
+        let is_plain = self.acceleration == Acceleration::None;
+        Error::unless(is_plain || !has_tiles || self.exact, "solver.jacobi.acceleration", || {
+            "momentum is that of plain sweeps, which tiles with old values around them are not; use exact = true, \
+             sub_iterations = 1, or acceleration = \"none\""
+        })?;
+        Error::unless(is_plain || !self.batch, "solver.jacobi.batch", || {
+            "momentum is that of one problem, and lines of a batch may want different ones; use acceleration = \"none\", or \
+             batch = false"
+        })?;
+        let is_empty = self.tile.as_ref().is_some_and(Vec::is_empty);
+        Error::unless(!is_empty, TILE, || "an empty list; give the cells of a tile in x, y and z")
     }
 
     /// Returns the cycle of these options on a grid. `suggested` is a tile that suits the device.
@@ -170,12 +151,11 @@ impl JacobiOptions {
         if self.sub_iterations == Count::Given(1) || (is_accelerated && !self.exact) {
             return Ok(PointCycle::sweep(relaxation));
         }
-        if self.exact && periodic.contains(&true) {
-            return Err(Error::invalid(
-                "solver.jacobi.exact",
-                "tiles end at periodic sides, beyond which a cycle sees old values; use sub_iterations = 1, or exact = false",
-            ));
-        }
+        Error::unless(
+            !(self.exact && periodic.contains(&true)),
+            "solver.jacobi.exact",
+            || "tiles end at periodic sides, beyond which a cycle sees old values; use sub_iterations = 1, or exact = false",
+        )?;
         let wanted = self.sub_iterations.given().or(self.exact.then_some(EXACT));
         let tile = match &self.tile {
             Some(tile) => self.given_tile(tile, n)?,
@@ -231,17 +211,13 @@ impl JacobiOptions {
     }
 
     fn given_tile(&self, tile: &[usize], n: [usize; 3]) -> Result<[usize; 3]> {
-        if (tile.len()..3).any(|d| n[d] > 1) {
-            let message = format!("{} entries; give one for each of x, y and z", tile.len());
-            return Err(Error::invalid(TILE, message));
-        }
+        let is_complete = (tile.len()..3).all(|d| n[d] <= 1);
+        Error::unless(is_complete, TILE, || format!("{} entries; give one for each of x, y and z", tile.len()))?;
         let mut complete = [1; 3];
         for (d, &cells) in tile.iter().enumerate() {
-            if cells > n[d] {
-                let axis = ["x", "y", "z"][d];
-                let message = format!("{cells} cells in {axis}, where the grid has {}; use {} or fewer", n[d], n[d]);
-                return Err(Error::invalid(TILE, message));
-            }
+            Error::unless(cells <= n[d], TILE, || {
+                format!("{cells} cells in {}, where the grid has {n}; use {n} or fewer", ["x", "y", "z"][d], n = n[d])
+            })?;
             complete[d] = cells;
         }
         Ok(complete)

@@ -226,13 +226,10 @@ impl SolverOptions {
         self.multigrid.validate()?;
         self.modes.validate()?;
         self.jacobi.validate()?;
-        if let Preconditioner::Neumann { order } = self.preconditioner
-            && order > MOST_TERMS
-        {
-            return Err(Error::invalid(
-                "solver.preconditioner.order",
-                format!("{order} terms of the Neumann series; more than {MOST_TERMS} never pay, 1 or 2 are usual"),
-            ));
+        if let Preconditioner::Neumann { order } = self.preconditioner {
+            Error::unless(order <= MOST_TERMS, "solver.preconditioner.order", || {
+                format!("{order} terms of the Neumann series; more than {MOST_TERMS} never pay, 1 or 2 are usual")
+            })?;
         }
         if let Preconditioner::BlockIc { block: Some(0) }
         | Preconditioner::Ic { block: Some(0) }
@@ -240,13 +237,10 @@ impl SolverOptions {
         {
             return Err(Error::invalid("solver.preconditioner.block", "0 unknowns; use 1 or more, such as 8 nx"));
         }
-        if let Preconditioner::Mic { relaxation, .. } = self.preconditioner
-            && !(0.0..=1.0).contains(&relaxation)
-        {
-            return Err(Error::invalid(
-                "solver.preconditioner.relaxation",
-                format!("{relaxation} is not from 0 to 1; 1 is modified incomplete Cholesky, 0 is the plain one"),
-            ));
+        if let Preconditioner::Mic { relaxation, .. } = self.preconditioner {
+            Error::unless((0.0..=1.0).contains(&relaxation), "solver.preconditioner.relaxation", || {
+                format!("{relaxation} is not from 0 to 1; 1 is modified incomplete Cholesky, 0 is the plain one")
+            })?;
         }
         Ok(())
     }
@@ -260,10 +254,8 @@ const MOST_TERMS: usize = 50;
 /// # Errors
 /// [`Error::Invalid`] for one that is not between 0 and 1.
 pub fn check_tolerance(what: &str, tolerance: f64) -> Result<()> {
-    if tolerance > 0.0 && tolerance < 1.0 {
-        return Ok(());
-    }
-    Err(Error::invalid(what, format!("{tolerance} is not between 0 and 1; a usual value is 1e-5")))
+    let is_valid = tolerance > 0.0 && tolerance < 1.0;
+    Error::unless(is_valid, what, || format!("{tolerance} is not between 0 and 1; a usual value is 1e-5"))
 }
 
 #[cfg(test)]

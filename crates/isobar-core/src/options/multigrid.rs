@@ -141,26 +141,19 @@ impl MultigridOptions {
     /// Checks every value.
     pub(super) fn validate(&self) -> Result<()> {
         let rho = self.relaxation();
-        if !(rho > 0.0 && rho < 2.0) {
-            return Err(Error::invalid(
-                "solver.multigrid.relaxation",
-                format!("{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black, 1.18 for points"),
-            ));
-        }
-        if self.levels == Some(0) {
-            return Err(Error::invalid(
-                "solver.multigrid.levels",
-                "0 levels; the finest grid counts, so use 1 or more",
-            ));
-        }
-        if self.coarse_sweeps == 0 {
-            return Err(Error::invalid("solver.multigrid.coarse_sweeps", "0 sweeps; use 1 or more (2 is usual)"));
-        }
-        if (self.pre, self.post) == (0, 0) {
-            return Err(Error::invalid(
-                "solver.multigrid.pre",
+        Error::unless(rho > 0.0 && rho < 2.0, "solver.multigrid.relaxation", || {
+            format!("{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black, 1.18 for points")
+        })?;
+        for (is_valid, key, message) in [
+            (self.levels != Some(0), "levels", "0 levels; the finest grid counts, so use 1 or more"),
+            (self.coarse_sweeps > 0, "coarse_sweeps", "0 sweeps; use 1 or more (2 is usual)"),
+            (
+                (self.pre, self.post) != (0, 0),
+                "pre",
                 "pre and post are both 0; multigrid needs at least one sweep a level",
-            ));
+            ),
+        ] {
+            Error::unless(is_valid, &format!("solver.multigrid.{key}"), || message)?;
         }
         if let Some(&visits) = self.visits.iter().flatten().find(|visits| !(1..=MOST_VISITS).contains(*visits)) {
             return Err(Error::invalid(
@@ -173,9 +166,7 @@ impl MultigridOptions {
             ("solver.multigrid.post", self.post, MOST_SWEEPS, "1 or 2 are"),
             ("solver.multigrid.coarse_sweeps", self.coarse_sweeps, MOST_COARSE_SWEEPS, "2 to 30 are"),
         ] {
-            if sweeps > most {
-                return Err(Error::invalid(key, format!("{sweeps} sweeps; use {most} or fewer ({usual} usual)")));
-            }
+            Error::unless(sweeps <= most, key, || format!("{sweeps} sweeps; use {most} or fewer ({usual} usual)"))?;
         }
         Ok(())
     }

@@ -90,16 +90,13 @@ impl<B: AggregateBackend> Vectors<B> {
             },
             ref stripes => in_blocks(shape, blocks(stripes, shape)?, components.as_ref()),
         };
-        if map.count() > MOST_AGGREGATES {
-            return Err(Error::invalid(
-                "solver.deflation.stripes",
-                format!(
-                    "{} deflation vectors; more than {MOST_AGGREGATES} cost more than they save. Use blocks, such as \
-                     {{ blocks = [16, 16, 1] }}",
-                    map.count()
-                ),
-            ));
-        }
+        Error::unless(map.count() <= MOST_AGGREGATES, "solver.deflation.stripes", || {
+            format!(
+                "{} deflation vectors; more than {MOST_AGGREGATES} cost more than they save. Use blocks, such as \
+                 {{ blocks = [16, 16, 1] }}",
+                map.count()
+            )
+        })?;
         let map = match &components {
             Some(components) => without_null_space(map, components),
             None => map,
@@ -110,16 +107,12 @@ impl<B: AggregateBackend> Vectors<B> {
             CoarseSolve::Triangular => false,
             CoarseSolve::Auto => count <= LARGEST_INVERSE,
         };
-        if is_inverse && count > LARGEST_INVERSE_ASKED_FOR {
-            return Err(Error::invalid(
-                "solver.deflation.coarse",
-                format!(
-                    "the inverse of a matrix of {count} deflation vectors takes {:.1} GB; use \"triangular\", or fewer \
-                     vectors",
-                    (count as f64).powi(2) * 8e-9
-                ),
-            ));
-        }
+        Error::unless(!is_inverse || count <= LARGEST_INVERSE_ASKED_FOR, "solver.deflation.coarse", || {
+            let size = (count as f64).powi(2) * 8e-9;
+            format!(
+                "the inverse of a matrix of {count} deflation vectors takes {size:.1} GB; use \"triangular\", or fewer vectors"
+            )
+        })?;
         let matrix = match CoarseMatrix::new(&operator.galerkin(&map)?, count) {
             Err(Error::Invalid { .. }) if is_optional => return Ok(None),
             matrix => matrix?,

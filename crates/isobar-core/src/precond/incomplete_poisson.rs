@@ -33,7 +33,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompletePoisson<B, T> {
     }
 
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        self.operator.incomplete_poisson(self.scaled, &self.inverse_diagonal, r, z)
+        self.operator.incomplete_poisson(self.scaled, &self.inverse_diagonal, [r, z])
     }
 
     /// Updates the diagonal, which equals the pivots of blocks of one unknown.

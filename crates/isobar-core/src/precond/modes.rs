@@ -64,9 +64,9 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         let Self { cycle, factors, before, g, x, .. } = self;
         match self.start {
             Start::Zero => cycle.cycle(g, x, Guess::Zero, None)?,
-            Start::Full => cycle.full_multigrid(g, x, None)?,
+            Start::Full => cycle.full_multigrid([g, x], None)?,
         }
-        factors.iter().try_for_each(|&tau| cycle.extrapolated(g, x, before, tau))
+        factors.iter().try_for_each(|&tau| cycle.extrapolated(g, [&mut *x, &mut *before], tau))
     }
 
     /// Runs sweeps of red–black lines on A z = r.

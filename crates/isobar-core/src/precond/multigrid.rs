@@ -176,13 +176,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Computes u = τ cycle(u) + (1 − τ) u, with one cycle on A u = f; `before` is overwritten.
-    pub fn extrapolated(
-        &mut self,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        before: &mut B::Vector<T>,
-        tau: f64,
-    ) -> Result<()> {
+    pub fn extrapolated(&mut self, f: &B::Vector<T>, [u, before]: [&mut B::Vector<T>; 2], tau: f64) -> Result<()> {
         if !self.can_lend_its_top() {
             self.steps.backend.convert(u, before)?;
             self.cycle(f, u, Guess::Given, None)?;
@@ -230,12 +224,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs full multigrid: u from f alone, coarse to fine, one cycle a level.
-    pub fn full_multigrid(
-        &mut self,
-        f: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        mut norm: Option<Sum<'_, B>>,
-    ) -> Result<()> {
+    pub fn full_multigrid(&mut self, [f, u]: [&mut B::Vector<T>; 2], mut norm: Option<Sum<'_, B>>) -> Result<()> {
         for n in 0..self.vectors.len() {
             let (above, below) = self.vectors.split_at_mut(n);
             let fine_f = above.last_mut().map_or(&mut *f, |level| &mut level.f);
@@ -391,7 +380,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
                 if guess == Guess::Zero {
                     backend.clear(u)?;
                 }
-                transfer.residual_restrict(f, u, coarse_f, scratch)?;
+                transfer.residual_restrict(f, [u, coarse_f, scratch])?;
             }
         }
         let n = self.at;

@@ -44,11 +44,8 @@ impl<B: Backend, T: Real> Neumann<B, T> {
         // Buffers alternate so that the last is v…
         for n in 1..=order {
             let rho = if n == order { rho.take() } else { None };
-            if (order - n).is_multiple_of(2) {
-                operator.relax_lower(r, z, v, rho)?;
-            } else {
-                operator.relax_lower(r, v, z, rho)?;
-            }
+            let [from, to] = if (order - n).is_multiple_of(2) { [&mut *z, &mut *v] } else { [&mut *v, &mut *z] };
+            operator.relax_lower(r, [from, to], rho)?;
         }
         // … and then so that the last is z.
         for n in 1..=order {

@@ -137,14 +137,9 @@ impl<B: AggregateBackend> Found<B> {
         let cells = shape.cells();
         let active_cells = backend.enter(|| components.active_cells());
         let is_one_floating = components.is_one_floating();
-        if active_cells == 0 {
-            return Err(Error::invalid(
-                "diffusion.active",
-                format!(
-                    "none of the {cells} cells is active; check the mask, and that the coefficient is not 0 everywhere"
-                ),
-            ));
-        }
+        Error::unless(active_cells > 0, "diffusion.active", || {
+            format!("none of the {cells} cells is active; check the mask, and that the coefficient is not 0 everywhere")
+        })?;
         let is_any_floating = components.anchored.contains(&false);
         let floating = is_any_floating.then(|| components.floating());
         let sizes = floating.as_ref().map_or_else(Vec::new, AggregateMap::sizes);

@@ -7,13 +7,7 @@ use crate::operator::triangular::singular_pivot;
 use crate::{Real, Result, Shape, Sum};
 
 impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &mut Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<Sum<'_, Reference>>,
-    ) -> Result<()> {
+    fn relax_lower(&self, r: &Vector<T>, [w, v]: [&mut Vector<T>; 2], rho: Option<Sum<'_, Reference>>) -> Result<()> {
         let state = self.state();
         let mut sum = 0.0;
         fill(v, |at| {
@@ -43,8 +37,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &mut Vector<T>,
-        z: &mut Vector<T>,
+        [r, z]: [&mut Vector<T>; 2],
     ) -> Result<()> {
         let state = self.state();
         fill(z, |at| {

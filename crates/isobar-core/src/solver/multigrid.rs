@@ -54,7 +54,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         let mut body = |n, scalars: &mut _| match start {
             _ if n > 0 || !first_differs => cycle.cycle(b, u, Guess::Given, Some((NORM, scalars))),
             Start::Zero => cycle.cycle(b, u, Guess::Zero, Some((NORM, scalars))),
-            Start::Full => cycle.full_multigrid(b, u, Some((NORM, scalars))),
+            Start::Full => cycle.full_multigrid([b, u], Some((NORM, scalars))),
         };
         backend.iterate(how, scalars, &mut body, &mut observe)
     }
@@ -141,7 +141,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
         let Self { cycle, top, backend, scalars, start, .. } = self;
         if *start == Start::Full && guess == Guess::Zero {
             let [r, e] = top.parts();
-            cycle.full_multigrid(r, e, None)?;
+            cycle.full_multigrid([r, e], None)?;
             top.correct(b, u, NORM.of(scalars))?;
             if monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
                 return Ok(());

@@ -9,6 +9,11 @@ fn options() -> SolverOptions {
     SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }
 }
 
+/// Returns them with conjugate gradients and cycles asked for.
+fn cycles() -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options() }
+}
+
 fn solve(problem: &DiffusionProblem, options: &SolverOptions) -> (Outcome, Vec<f64>) {
     let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
     arrays::solve(&Reference, &problem.stencil().unwrap(), options, &rhs)
@@ -95,7 +100,6 @@ fn choice(problem: &DiffusionProblem, options: &SolverOptions) -> (bool, usize, 
 #[test]
 fn cycles_are_in_single_precision_where_that_is_enough() {
     let shape = Shape::new(37, 22, 15);
-    let explicit = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options() };
     let mut periodic = bubbly(Shape::new(33, 20, 9), 1e3);
     periodic.boundary[1] = [Boundary::Periodic; 2];
     let masked = |contrast: f64| {
@@ -107,7 +111,7 @@ fn cycles_are_in_single_precision_where_that_is_enough() {
     let all = [bubbly(shape, 1e3), bubbly(shape, 1e-3), periodic, layers, masked(1e3)];
     for (n, problem) in all.into_iter().enumerate() {
         // Layers are solved directly unless the options ask for cycles.
-        for options in [options(), explicit.clone()].into_iter().skip(usize::from(n == 3)) {
+        for options in [options(), cycles()].into_iter().skip(usize::from(n == 3)) {
             let (is_single, count, double) = choice(&problem, &options);
             assert!(is_single && count <= double + 1, "{count} instead of {double}");
         }
@@ -127,9 +131,7 @@ fn rounded_residuals_reach_small_tolerances() {
     periodic.boundary[1] = [Boundary::Periodic; 2];
     for problem in [bubbly(shape, 1e3), periodic] {
         for tolerance in [1e-4, 1e-9, 1e-12] {
-            let options =
-                SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, tolerance, ..options() };
-            let (is_single, count, double) = choice(&problem, &options);
+            let (is_single, count, double) = choice(&problem, &SolverOptions { tolerance, ..cycles() });
             assert!(is_single && count <= double + 1, "{tolerance:.0e}: {count} instead of {double}");
         }
     }
@@ -139,8 +141,7 @@ fn rounded_residuals_reach_small_tolerances() {
 /// a floating matrix does not know.
 #[test]
 fn rounded_residuals_of_exact_cycles_take_few_iterations() {
-    let mut options =
-        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, tolerance: 1e-12, ..options() };
+    let mut options = SolverOptions { tolerance: 1e-12, ..cycles() };
     options.multigrid.precision = CyclePrecision::F32;
     for n in 0..24 {
         let shape = Shape::new(2 + n % 5, 3 + n % 4, 2 + n % 3);
@@ -153,14 +154,19 @@ fn rounded_residuals_of_exact_cycles_take_few_iterations() {
     }
 }
 
+/// Makes coefficients too large for single precision.
+fn beyond_single(mut problem: DiffusionProblem) -> DiffusionProblem {
+    if let Coefficient::Isotropic(field) = &mut problem.coefficient {
+        field.iter_mut().for_each(|kappa| *kappa *= 1e38);
+    }
+    problem
+}
+
 #[test]
 fn an_update_beyond_single_precision_is_solved_for_in_double() {
     let shape = Shape::new(24, 20, 16);
     let problem = bubbly(shape, 1e3);
-    let mut far = problem.clone();
-    if let Coefficient::Isotropic(field) = &mut far.coefficient {
-        field.iter_mut().for_each(|kappa| *kappa *= 1e38);
-    }
+    let far = beyond_single(problem.clone());
     let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
     let stencils = [&problem, &far].map(|problem| problem.stencil().unwrap());
     let mut system = System::new(&Reference, &stencils[0], &options()).unwrap();
@@ -190,10 +196,7 @@ fn precisions_that_contradict_each_other_are_refused() {
 
 #[test]
 fn what_single_precision_cannot_hold_goes_on_in_double() {
-    let mut problem = bubbly(Shape::new(24, 20, 16), 1e3);
-    if let Coefficient::Isotropic(field) = &mut problem.coefficient {
-        field.iter_mut().for_each(|kappa| *kappa *= 1e38);
-    }
+    let problem = beyond_single(bubbly(Shape::new(24, 20, 16), 1e3));
     let double = iterations(&problem, &options());
     let (outcome, _) = solve(&problem, &SolverOptions { precision: Precision::Mixed, ..options() });
     assert!(outcome.converged() && outcome.iterations <= double + 3, "{:?}, {}", outcome.stop, outcome.iterations);
@@ -268,11 +271,10 @@ fn constants_that_little_holds_are_in_double_precision() {
         problem.boundary = [[Boundary::default(); 2]; 3];
         problem.reaction = Some(vec![reaction; problem.shape.cells()]);
         let stencil = problem.stencil().unwrap();
-        let options = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options() };
-        let system = System::new(&Reference, &stencil, &options).unwrap();
+        let system = System::new(&Reference, &stencil, &cycles()).unwrap();
         let why = system.description().notes.join("; ");
         assert_eq!(why.contains("cycles in double precision"), is_double, "{reaction}: {why}");
-        let count = iterations(&problem, &SolverOptions { tolerance: 1e-6, ..options });
+        let count = iterations(&problem, &SolverOptions { tolerance: 1e-6, ..cycles() });
         assert!(count <= 12, "{reaction}: {count}");
     }
 }

@@ -49,6 +49,17 @@ impl Case {
     }
 }
 
+/// Multiplies the coefficients of every field and cell by a factor.
+fn scaled(stencil: &Diffusion, factor: impl Fn(usize, usize) -> f64) -> Diffusion {
+    let Coefficients::Cells { fields, axes } = stencil.coefficients() else { unreachable!() };
+    let scaled = |(field, values): (usize, &std::sync::Arc<[f64]>)| {
+        values.iter().enumerate().map(|(n, h)| h * factor(field, n)).collect()
+    };
+    let cells = Coefficients::Cells { fields: fields.iter().enumerate().map(scaled).collect(), axes: *axes };
+    let shift = stencil.stored_shift().map(<[f64]>::to_vec);
+    Diffusion::new(Stencil::shape(stencil), cells, shift, stencil.sides()).unwrap()
+}
+
 /// Returns a right-hand side with a solution for every box.
 fn noise(shape: Shape, is_singular: bool) -> Vec<f64> {
     let b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
@@ -241,13 +252,7 @@ fn new_coefficients_take_the_place_of_old_ones() {
     // A refused update changes nothing.
     let mut other = case(1.0);
     other.kappa[2][1] = 5.0;
-    let stencil = other.stencil();
-    let Coefficients::Cells { fields, axes } = stencil.coefficients() else { unreachable!() };
-    let mut rough: Vec<Vec<f64>> = fields.iter().map(|field| field.to_vec()).collect();
-    rough[0][7] *= 2.0;
-    let cells = Coefficients::Cells { fields: rough.into_iter().map(Into::into).collect(), axes: *axes };
-    let shift = stencil.stored_shift().map(<[f64]>::to_vec);
-    let rough = Diffusion::new(shape, cells, shift, stencil.sides()).unwrap();
+    let rough = scaled(&other.stencil(), |field, n| if (field, n) == (0, 7) { 2.0 } else { 1.0 });
     let message = system.update(&rough).unwrap_err().to_string();
     assert!(message.contains("neighbours in x"), "{message}");
     let (outcome, u) = solve_by(&mut system, shape, &b);
@@ -366,10 +371,7 @@ fn the_choice_takes_it_and_leaves_it() {
         reaction: None,
     };
     let (first, second) = (case(1.0).stencil(), case(2.0).stencil());
-    let Coefficients::Cells { fields, axes } = first.coefficients() else { unreachable!() };
-    let rough = fields.iter().map(|field| field.iter().enumerate().map(|(n, h)| h * (1.5 + random(1, n))).collect());
-    let rough = Coefficients::Cells { fields: rough.collect(), axes: *axes };
-    let rough = Diffusion::new(Stencil::shape(&first), rough, None, first.sides()).unwrap();
+    let rough = scaled(&first, |_, n| 1.5 + random(1, n));
     let options = SolverOptions { tolerance: 1e-10, norm: Norm::Rhs, ..SolverOptions::default() };
     let (shape, b) = (Stencil::shape(&first), noise(Stencil::shape(&first), false));
     let mut system = System::new(&Reference, &first, &options).unwrap();
@@ -382,10 +384,7 @@ fn the_choice_takes_it_and_leaves_it() {
         assert!(outcome.converged() && residual(stencil, &b, &u) < 1e-10, "{method}: {outcome:?}");
     }
     // A mask of whole layers is separable.
-    let closed = |n: usize| if n / 24 == 2 { 0.0 } else { 1.0 };
-    let masked = fields.iter().map(|field| field.iter().enumerate().map(|(n, h)| h * closed(n)).collect()).collect();
-    let masked = Coefficients::Cells { fields: masked, axes: *axes };
-    let masked = Diffusion::new(shape, masked, None, first.sides()).unwrap();
+    let masked = scaled(&first, |_, n| if n / 24 == 2 { 0.0 } else { 1.0 });
     let system = System::new(&Reference, &masked, &options).unwrap();
     assert_eq!(system.description().method, "cg");
 }
@@ -418,13 +417,7 @@ fn updates_change_the_choice() {
         assert_eq!(system.description().method, other.description().method);
     }
     // From one iteration to another it changes once a solve is slow.
-    let rough = {
-        let Coefficients::Cells { fields, axes } = plain.coefficients() else { unreachable!() };
-        let rough = |field: &[f64]| field.iter().enumerate().map(|(n, h)| h * (1.5 + random(7, n))).collect();
-        let fields = fields.iter().map(|field| rough(field)).collect();
-        Diffusion::new(shape, Coefficients::Cells { fields, axes: *axes }, None, plain.sides()).unwrap()
-    };
-    let mut system = new(&rough);
+    let mut system = new(&scaled(&plain, |_, n| 1.5 + random(7, n)));
     for _ in 0..2 {
         system.update(&bubble).unwrap();
         let (found, u) = solve_by(&mut system, shape, &b);

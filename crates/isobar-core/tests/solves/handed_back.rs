@@ -7,6 +7,8 @@ use isobar_core::options::Judge;
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
+use crate::heat;
+
 const CLOSED: [Boundary; 2] = [Boundary::Neumann(0.0); 2];
 const FIXED: [Boundary; 2] = [Boundary::Dirichlet(0.0); 2];
 const PERIODIC: [Boundary; 2] = [Boundary::Periodic; 2];
@@ -161,11 +163,10 @@ fn odd_periodic_directions_continue_bit_for_bit() {
     let shape = Shape::new(7, 5, 2);
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(materials::noise(shape, 1.0, 2).unwrap()));
     problem.boundary = [PERIODIC, PERIODIC, FIXED];
-    let heat = Heat::in_cells(&problem, None).unwrap();
+    let run = Heat::in_cells(&problem, None).unwrap();
     for guess in [StepGuess::Previous, StepGuess::Extrapolated, StepGuess::Ones] {
-        let options =
-            HeatOptions { steps: Steps::new(0.1, 0.6).unwrap(), error: None, scheme: Scheme::CrankNicolson, guess };
-        let stepper = || HeatStepper::new(&Reference, heat.clone(), options, &SolverOptions::default()).unwrap();
+        let options = HeatOptions { guess, ..heat::options(0.1, 0.6, Scheme::CrankNicolson) };
+        let stepper = || HeatStepper::new(&Reference, run.clone(), options, &SolverOptions::default()).unwrap();
         let read = |stepper: &mut HeatStepper<Reference>, before: bool| {
             let mut u = vec![0.0; shape.cells()];
             let target = ArrayViewMut::c_order(&mut u, shape).unwrap().into();
@@ -395,23 +396,15 @@ fn each_component_must_balance_its_own_sources() {
 /// Estimated errors of steps do not depend on the units of the state, even if these make it very small or large.
 #[test]
 fn estimates_of_steps_do_not_depend_on_units() {
-    let shape = Shape::new(16, 1, 1);
-    let heat = Heat::unit_box(shape).unwrap();
-    let sine = heat.sine([1.0; 3]);
+    let run = Heat::unit_box(Shape::new(16, 1, 1)).unwrap();
+    let sine = run.sine([1.0; 3]);
     for scheme in [Scheme::CrankNicolson, Scheme::BackwardEuler] {
         let mut expected = None;
         for scale in [1.0, 1e-100, 1e-155, 1e-160, 1e-200, 1e100, 1e153, 1e155, 1e200] {
-            let options = HeatOptions {
-                steps: Steps::new(1e-4, 0.01).unwrap(),
-                error: Some(1e-5),
-                scheme,
-                guess: StepGuess::Previous,
-            };
+            let options = HeatOptions { error: Some(1e-5), ..heat::options(1e-4, 0.01, scheme) };
             let solver = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-            let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
             let scaled: Vec<f64> = sine.iter().map(|u| scale * u).collect();
-            stepper.set(ArrayView::c_order(&scaled, shape).unwrap().into(), None, 0).unwrap();
-            let step = stepper.step(&mut ignore).unwrap();
+            let step = heat::stepper(&run, options, &solver, &scaled).step(&mut ignore).unwrap();
             assert!(step.is_taken, "{scheme:?} {scale:e} {step:?}");
             let (error, expected) = (step.error.unwrap(), *expected.get_or_insert(step.error.unwrap()));
             assert!(step.is_taken && expected > 0.0, "{scheme:?} {scale:e} {step:?}");
@@ -453,20 +446,16 @@ fn tensor_products_without_mass_have_no_singular_level() {
 #[test]
 fn small_states_are_resolved_from_a_first_guess_of_ones() {
     let shape = Shape::new(12, 12, 1);
-    let heat = Heat::unit_box(shape).unwrap();
-    let small: Vec<f64> = heat.sine([1.0; 3]).iter().map(|u| 1e-6 * u).collect();
+    let run = Heat::unit_box(shape).unwrap();
+    let small: Vec<f64> = run.sine([1.0; 3]).iter().map(|u| 1e-6 * u).collect();
     let [ones, previous] = [StepGuess::Ones, StepGuess::Previous].map(|guess| {
-        let steps = Steps::new(1e-3, 0.01).unwrap();
-        let options = HeatOptions { steps, error: None, scheme: Scheme::CrankNicolson, guess };
+        let options = HeatOptions { guess, ..heat::options(1e-3, 0.01, Scheme::CrankNicolson) };
         let solver = SolverOptions { tolerance: 1e-6, ..SolverOptions::default() };
-        let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
-        stepper.set(source(&small, shape), None, 0).unwrap();
+        let mut stepper = heat::stepper(&run, options, &solver, &small);
         while !stepper.is_finished() {
             assert!(stepper.step(&mut ignore).unwrap().is_taken);
         }
-        let mut u = vec![0.0; shape.cells()];
-        stepper.read(ArrayViewMut::c_order(&mut u, shape).unwrap().into()).unwrap();
-        u
+        heat::state(&mut stepper, shape)
     });
     let apart = distance(&ones, &previous);
     assert!(apart < 1e-4, "{apart:e}");

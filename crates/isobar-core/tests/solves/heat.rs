@@ -11,17 +11,23 @@ fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Cg, preconditioner, tolerance, ..SolverOptions::default() }
 }
 
-fn options(dt: f64, end: f64, scheme: Scheme) -> HeatOptions {
+pub(crate) fn options(dt: f64, end: f64, scheme: Scheme) -> HeatOptions {
     HeatOptions { steps: Steps::new(dt, end).unwrap(), error: None, scheme, guess: StepGuess::Previous }
 }
 
-fn stepper(heat: &Heat, options: HeatOptions, solver: &SolverOptions, state: &[f64]) -> HeatStepper<Reference> {
+/// Makes a stepper that begins with a state.
+pub(crate) fn stepper(
+    heat: &Heat,
+    options: HeatOptions,
+    solver: &SolverOptions,
+    state: &[f64],
+) -> HeatStepper<Reference> {
     let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, solver).unwrap();
     stepper.set(ArrayView::c_order(state, heat.shape()).unwrap().into(), None, 0).unwrap();
     stepper
 }
 
-fn state(stepper: &mut HeatStepper<Reference>, shape: Shape) -> Vec<f64> {
+pub(crate) fn state(stepper: &mut HeatStepper<Reference>, shape: Shape) -> Vec<f64> {
     let mut values = vec![0.0; shape.cells()];
     stepper.read(ArrayViewMut::c_order(&mut values, shape).unwrap().into()).unwrap();
     values

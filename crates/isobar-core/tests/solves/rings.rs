@@ -5,6 +5,8 @@ use isobar_core::precond::OwnPreconditioner;
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
+use crate::heat;
+
 const RING: [Boundary; 2] = [Boundary::Periodic; 2];
 
 /// The preconditioner M = I.
@@ -116,25 +118,18 @@ fn time_steps_on_odd_rings() {
         let shape = Shape::new(7, 5, 3);
         let mut problem = problem(shape, [RING, RING, [Boundary::Dirichlet(1.0), Boundary::Neumann(0.0)]], 4);
         problem.spacing[1] = widths;
-        let heat = Heat::in_cells(&problem, Some(noise(shape.cells(), 2))).unwrap();
-        let source = heat.source.clone().unwrap();
-        let options = HeatOptions {
-            steps: Steps::new(0.01, 0.02).unwrap(),
-            error: None,
-            scheme: Scheme::BackwardEuler,
-            guess: StepGuess::Ones,
-        };
+        let run = Heat::in_cells(&problem, Some(noise(shape.cells(), 2))).unwrap();
+        let source = run.source.clone().unwrap();
+        let options = HeatOptions { guess: StepGuess::Ones, ..heat::options(0.01, 0.02, Scheme::BackwardEuler) };
         let solver = SolverOptions { tolerance: 1e-12, method: Method::Cg, ..SolverOptions::default() };
-        let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
         let before = noise(shape.cells(), 1);
-        stepper.set(ArrayView::c_order(&before, shape).unwrap().into(), None, 0).unwrap();
+        let mut stepper = heat::stepper(&run, options, &solver, &before);
         assert!(stepper.step(&mut ignore).unwrap().is_taken);
-        let mut after = vec![0.0; shape.cells()];
-        stepper.read(ArrayViewMut::c_order(&mut after, shape).unwrap().into()).unwrap();
+        let after = heat::state(&mut stepper, shape);
         let c = 100.0;
-        let mass = heat.shifted(c).unwrap();
-        let (with_mass, stiff) = (mass.times(&after), heat.stiffness.times(&after));
-        let (old, old_stiff) = (mass.times(&before), heat.stiffness.times(&before));
+        let mass = run.shifted(c).unwrap();
+        let (with_mass, stiff) = (mass.times(&after), run.stiffness.times(&after));
+        let (old, old_stiff) = (mass.times(&before), run.stiffness.times(&before));
         // (K + c M) u' = c M u + s
         for n in 0..shape.cells() {
             let right = old[n] - old_stiff[n] + source[n];

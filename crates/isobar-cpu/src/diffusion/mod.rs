@@ -104,13 +104,7 @@ impl<T: Real> Stored<T> for DiffusionCoefficients<T> {
 }
 
 impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &mut Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<Sum<'_, Cpu>>,
-    ) -> Result<()> {
+    fn relax_lower(&self, r: &Vector<T>, [w, v]: [&mut Vector<T>; 2], rho: Option<Sum<'_, Cpu>>) -> Result<()> {
         self.cpu().fill(w, &Colour::BOTH)?;
         let (r, w, v) = (r.share(), w.share(), v.share_mut());
         let stage = |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
@@ -140,8 +134,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &mut Vector<T>,
-        z: &mut Vector<T>,
+        [r, z]: [&mut Vector<T>; 2],
     ) -> Result<()> {
         self.cpu().fill(r, &Colour::BOTH)?;
         let (inverse_diagonal, r, z) = (inverse_diagonal.share(), r.share(), z.share_mut());

@@ -262,13 +262,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, _]: [&mut Vector<T>; 3]) -> Result<()> {
         self.cpu.fill(u, &Colour::BOTH)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::operator::MixedTop;
 use isobar_core::prelude::{
     Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation, Result,
-    Separable, Slab, Smoother, SolverOptions, Stencil, Sum, Supports,
+    Separable, Slab, Smoother, SolverOptions, Stencil, Supports,
 };
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
@@ -23,7 +23,7 @@ use crate::launch::refuse_while_recording;
 use crate::overhead::OVERHEAD;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Cuda, Pointer, Vector};
+use crate::{Cuda, Pointer, Sum, Vector};
 
 /// Copies coefficients of one operator to another one of the same rows in another precision.
 fn round<T: Real, R: Real>(stencil: &stencil::Diffusion, from: &Passes<T>, to: &Passes<R>) -> Result<()> {
@@ -101,7 +101,7 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<f64>> {
         u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         scratch: &mut Vector<f64>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         if self.kernels().has_colours() {
             self.fill(u)?;

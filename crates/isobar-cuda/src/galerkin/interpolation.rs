@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{
-    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Shape, Sum, Sweep, Transfer,
-};
+use isobar_core::prelude::{Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Shape, Transfer};
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::setup::DirectionWeights;
@@ -14,7 +12,7 @@ use crate::halving::extents;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Vector};
+use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Sum, Sweep, Vector};
 
 /// `Interpolation` of interpolation.cuh.
 #[derive(Clone, Copy, Debug)]
@@ -122,12 +120,12 @@ impl<T: Real> Interpolation<T> {
     /// Replaces the weights; the directions must be the same.
     pub(super) fn update(&self, weights: &[DirectionWeights]) -> Result<()> {
         refuse_while_recording("updating a transfer")?;
-        if !weights.iter().map(|weights| weights.axis).eq(self.axes.iter().copied()) {
-            return Err(Error::invalid(
-                "the new coefficients",
-                "multigrid would coarsen other directions than before; make a new solver",
-            ));
-        }
+        let has_same_axes = weights.iter().map(|weights| weights.axis).eq(self.axes.iter().copied());
+        Error::unless(
+            has_same_axes,
+            "the new coefficients",
+            || "multigrid would coarsen other directions than before; make a new solver",
+        )?;
         weights.iter().try_for_each(|weights| {
             let d = weights.axis as usize;
             let layouts = [self.fine().layout(), &self.coarse];
@@ -181,13 +179,7 @@ impl<T: Real> Interpolation<T> {
     }
 
     /// f_c = R (f − A u), the halo of u being filled.
-    fn restrict_residual(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn restrict_residual(&self, [f, u]: [&Vector<T>; 2], [coarse_f, scratch]: [&mut Vector<T>; 2]) -> Result<()> {
         match &self.fine {
             Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
             Fine::Coarse(operator)
@@ -230,20 +222,14 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         self.prolong_colour(None, coarse_u, u)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, scratch]: [&mut Vector<T>; 3]) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
-        self.restrict_residual(f, u, coarse_f, scratch)
+        self.restrict_residual([f, u], [coarse_f, scratch])
     }
 
     /// After a sweep, the residual is zero in the columns that were relaxed last; after a sweep from zero it follows from the couplings
     /// to columns that were relaxed later.
-    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let fine = Transfer::fine(self);
         fine.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
@@ -268,16 +254,11 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             }
             Fine::Coarse(_) => {}
         }
-        self.restrict_residual(f, u, coarse_f, scratch)
+        self.restrict_residual([f, u], [coarse_f, scratch])
     }
 
     /// Columns that are relaxed first without using their old values need no correction.
-    fn prolong_smooth(
-        &self,
-        coarse_u: &mut Vector<T>,
-        mut sweep: Sweep<'_, Vector<T>>,
-        norm: Option<Sum<'_, Cuda>>,
-    ) -> Result<()> {
+    fn prolong_smooth(&self, coarse_u: &mut Vector<T>, mut sweep: Sweep<'_, T>, norm: Option<Sum<'_>>) -> Result<()> {
         let corrected = match &self.fine {
             Fine::Finest(operator) if operator.overwrites(sweep.relaxation) => {
                 Some(operator.layout_of().local(sweep.relaxation.first).other())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isobar_core::prelude::{
     Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Operator, Real, Relaxation, Result, Shape, Slab,
-    Smoother, Sum, Sweep,
+    Smoother,
 };
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
@@ -15,7 +15,7 @@ use super::small::{Small, turn};
 use super::sources::{apply_source, bits, cell_block, columns_source, sources};
 use crate::launch::refuse_while_recording;
 use crate::vector::check_size;
-use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Vector};
+use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Sum, Sweep, Vector};
 
 /// Alignment of vectors in bytes.
 const LINE: usize = 256;
@@ -187,12 +187,12 @@ impl<T: Real> TwentySeven<T> {
     pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
         let Shape { ny, nz, .. } = self.layout.shape();
-        if matrix.grid.shape != self.whole || matrix.present != self.present {
-            return Err(Error::invalid(
-                "the new coefficients",
-                "a coarse level would have other couplings than before; make a new solver",
-            ));
-        }
+        let has_same = matrix.grid.shape == self.whole && matrix.present == self.present;
+        Error::unless(
+            has_same,
+            "the new coefficients",
+            || "a coarse level would have other couplings than before; make a new solver",
+        )?;
         let Operands { couplings, sums, .. } = self.operands;
         let to: Vec<Pointer> = couplings.into_iter().filter(|&to| to != 0).chain([sums]).collect();
         matrix.store_in::<T>(&self.layout, &to)?;
@@ -319,18 +319,18 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
         self.pass("apply", &[x.pointer(), y.pointer()], None)
     }
 
-    fn residual(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_>) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)
     }
 
-    fn residual_alone(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], _: Sum<'_, Cuda>) -> Result<()> {
+    fn residual_alone(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], _: Sum<'_>) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.residual_field(f, u, r)
     }
 
-    fn residual_norm(&self, f: &Vector<T>, [u, _]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual_norm(&self, f: &Vector<T>, [u, _]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_>) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual_norm", &[f.pointer(), u.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)
@@ -350,7 +350,7 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
 }
 
 impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
-    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, T>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         match guess {

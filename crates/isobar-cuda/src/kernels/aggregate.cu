@@ -7,8 +7,7 @@
 // Runs are contiguous pieces of memory that belong to one aggregate: start << 16 | length. A warp sums the runs of one item and
 // stores a partial sum. Block 256.
 KERNEL(sum_runs, __launch_bounds__(256))(int items, const unsigned int* __restrict__ first_run,
-                                         const unsigned long long* __restrict__ runs, const T* __restrict__ x,
-                                         double* __restrict__ partial) {
+                                         const unsigned long long* __restrict__ runs, In x, double* __restrict__ partial) {
     await_previous();
     // Runs of at most this length are summed by one lane each.
     constexpr unsigned int SHORT = 12;
@@ -62,8 +61,8 @@ KERNEL(sum_items, __launch_bounds__(1024))(const unsigned int* __restrict__ firs
 }
 
 // u = M f, with a row of M for each aggregate of one cell, whose runs say where it is. A warp for a row; block 256. Shared memory: a number for each.
-KERNEL(multiply_cells, __launch_bounds__(256))(int size, const unsigned long long* __restrict__ runs, const double* __restrict__ m,
-                                               const T* __restrict__ f, T* __restrict__ u) {
+KERNEL(multiply_cells, __launch_bounds__(256))(int size, const unsigned long long* __restrict__ runs,
+                                               const double* __restrict__ m, In f, Out u) {
     extern __shared__ __align__(16) double values[];
     // The entries per lane that setup has written, and that are loaded before this kernel waits for the previous one.
     constexpr int EARLY = 16;
@@ -118,7 +117,7 @@ KERNEL(number_runs, __launch_bounds__(256))(int aggregates, const unsigned int* 
 }
 
 // y += Z a. Block 256.
-KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a, T* __restrict__ y) {
+KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a, Out y) {
     await_previous();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         unsigned int id = ids[i];
@@ -127,8 +126,7 @@ KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const 
 }
 
 // y = x + Z a. Block 256.
-KERNEL(plus_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
-                        const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(plus_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a, In x, Out y) {
     await_previous();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         const unsigned int id = ids[i];

@@ -66,22 +66,22 @@ __device__ __forceinline__ void export_field(int nx, int ny, int nz, int pitch, 
     });
 }
 
-KERNEL(import_f64)(int nx, int nz, int pitch, Array array, const double* __restrict__ from, T* __restrict__ to) {
+KERNEL(import_f64)(int nx, int nz, int pitch, Array array, const double* __restrict__ from, Out to) {
     await_previous();
     import_field(nx, nz, pitch, array, from, to);
 }
 
-KERNEL(import_f32)(int nx, int nz, int pitch, Array array, const float* __restrict__ from, T* __restrict__ to) {
+KERNEL(import_f32)(int nx, int nz, int pitch, Array array, const float* __restrict__ from, Out to) {
     await_previous();
     import_field(nx, nz, pitch, array, from, to);
 }
 
-KERNEL(export_f64)(int nx, int ny, int nz, int pitch, Array array, const T* __restrict__ from, double* __restrict__ to) {
+KERNEL(export_f64)(int nx, int ny, int nz, int pitch, Array array, In from, double* __restrict__ to) {
     await_previous();
     export_field(nx, ny, nz, pitch, array, from, to);
 }
 
-KERNEL(export_f32)(int nx, int ny, int nz, int pitch, Array array, const T* __restrict__ from, float* __restrict__ to) {
+KERNEL(export_f32)(int nx, int ny, int nz, int pitch, Array array, In from, float* __restrict__ to) {
     await_previous();
     export_field(nx, ny, nz, pitch, array, from, to);
 }
@@ -131,13 +131,13 @@ __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int 
 }
 
 KERNEL(import_coefficients_f64)(int nx, int ny, int nz, int pitch, Array array, double factor, double least, End end,
-                                const double* __restrict__ from, T* __restrict__ to, unsigned long long* report) {
+                                const double* __restrict__ from, Out to, unsigned long long* report) {
     await_previous();
     import_coefficients(nx, ny, nz, pitch, array, factor, least, end, from, to, report);
 }
 
 KERNEL(import_coefficients_f32)(int nx, int ny, int nz, int pitch, Array array, double factor, double least, End end,
-                                const float* __restrict__ from, T* __restrict__ to, unsigned long long* report) {
+                                const float* __restrict__ from, Out to, unsigned long long* report) {
     await_previous();
     import_coefficients(nx, ny, nz, pitch, array, factor, least, end, from, to, report);
 }

@@ -364,8 +364,7 @@ template <int W> __device__ __forceinline__ Cells<W> cells_at(const double* from
 // result = ||b - mean - A u||^2 and ||b - mean||^2, with mean = 0 if none is given; W cells per thread.
 template <int W>
 __device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, const Tables& tables, const double* mean,
-                                            const double* __restrict__ b, const double* __restrict__ u, double* partial,
-                                            unsigned int* counter, double* result) {
+                                            const double* __restrict__ b, const double* __restrict__ u, Reduction to) {
     __shared__ double scratch[2 * ROW * ROWS / 32];
     await_previous();
     double sums[2] = {0, 0}, removed = mean ? *mean : 0;
@@ -416,15 +415,15 @@ __device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, 
             to_below = to_above;
         }
     }
-    grid_sum<2>(sums, scratch, partial, counter, result);
+    grid_sum<2>(sums, scratch, to);
 }
 
 // `judge_pairs` where nx is even.
 #define JUDGE(name, width)                                                                                                 \
     KERNEL(name, __launch_bounds__(ROW* ROWS, 2))                                                                          \
         (int nx, int ny, int nz, int layers, Tables tables, const double* __restrict__ mean, const double* __restrict__ b, \
-             const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {                       \
-        judge_cells<width>(nx, ny, nz, layers, tables, mean, b, u, partial, counter, result);                              \
+             const double* __restrict__ u, Reduction to) {                                                                 \
+        judge_cells<width>(nx, ny, nz, layers, tables, mean, b, u, to);                                                    \
     }
 
 JUDGE(judge, 1)

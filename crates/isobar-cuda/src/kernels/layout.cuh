@@ -13,6 +13,8 @@
 #define REAL double
 #endif
 typedef REAL T; // the type of fields and arithmetic
+typedef const T* __restrict__ In; // a field that is only read
+typedef T* __restrict__ Out; // a field that nothing else refers to
 
 // A coarse field for interpolation.
 template <class C> struct Coarse {

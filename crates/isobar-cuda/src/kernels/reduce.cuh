@@ -32,29 +32,40 @@ __device__ __forceinline__ unsigned int block_number() {
     return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
 
-// Sums N values per thread over the grid into result[0] ... result[N - 1]. `partial` holds blocks x N doubles;
-// `counter` is zero before and after the launch. All threads of the block take part. `block` is the block's number in the
-// order of summation, distinct for each block.
+// Where a kernel's sums go: `partial` holds blocks x N doubles, `counter` is zero before and after the launch. Last among a kernel's arguments.
+struct Reduction {
+    double* partial;
+    unsigned int* counter;
+    double* result;
+};
+
+// Sums N values per thread over the grid into to.result[0] ... to.result[N - 1]. All threads of the block take part. `block` is the block's number in
+// the order of summation, distinct for each block.
 template <int N>
-__device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, double* partial, unsigned int* counter,
-                                         double* result, unsigned int block = block_number()) {
+__device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, const Reduction& to, unsigned int block = block_number()) {
     __shared__ bool last;
     int thread = threadIdx.x + blockDim.x * threadIdx.y;
     int threads = blockDim.x * blockDim.y;
     unsigned int blocks = gridDim.x * gridDim.y * gridDim.z;
     block_sum<N>(value, scratch);
     if (thread == 0) {
-        for (int n = 0; n < N; n++) partial[(long long)block * N + n] = value[n];
+        for (int n = 0; n < N; n++) to.partial[(long long)block * N + n] = value[n];
         __threadfence();
-        last = atomicInc(counter, blocks - 1) == blocks - 1;
+        last = atomicInc(to.counter, blocks - 1) == blocks - 1;
     }
     __syncthreads();
     if (!last) return;
     __threadfence();
     for (int n = 0; n < N; n++) value[n] = 0;
     for (unsigned int b = thread; b < blocks; b += threads)
-        for (int n = 0; n < N; n++) value[n] += __ldcg(partial + (long long)b * N + n);
+        for (int n = 0; n < N; n++) value[n] += __ldcg(to.partial + (long long)b * N + n);
     block_sum<N>(value, scratch);
     if (thread == 0)
-        for (int n = 0; n < N; n++) result[n] = value[n];
+        for (int n = 0; n < N; n++) to.result[n] = value[n];
+}
+
+// The same for blocks of any size.
+template <int N> __device__ __forceinline__ void grid_sum(double (&value)[N], const Reduction& to) {
+    __shared__ double scratch[32 * N];
+    grid_sum(value, scratch, to);
 }

@@ -2,7 +2,7 @@
 #include "layout.cuh"
 
 // z = d r, elementwise. Launch: any grid, block 256.
-KERNEL(multiply)(long long n, const T* __restrict__ d, const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(multiply)(long long n, In d, In r, Out z) {
     await_previous();
     long long stride = gridDim.x * (long long)blockDim.x;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) z[i] = d[i] * r[i];
@@ -10,8 +10,7 @@ KERNEL(multiply)(long long n, const T* __restrict__ d, const T* __restrict__ r, 
 
 // y = A x, a thread a row: rows are in slices of 32, entry e of row r of slice s at 32 (starts[s] + e) + r. Columns are ~0u
 // beyond the end of a row. Launch: grid ceil(rows / 256), block 256.
-KERNEL(product)(long long rows, const unsigned* __restrict__ starts, const unsigned* __restrict__ columns,
-                const T* __restrict__ values, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(product)(long long rows, const unsigned* __restrict__ starts, const unsigned* __restrict__ columns, In values, In x, Out y) {
     await_previous();
     long long row = blockIdx.x * 256LL + threadIdx.x;
     if (row >= rows) return;
@@ -28,8 +27,7 @@ KERNEL(product)(long long rows, const unsigned* __restrict__ starts, const unsig
 
 // z = D^-1 r with the tridiagonal blocks D, a thread a column, by the bands below D's diagonal, 1 over its pivots, and above times that
 // (Thomas' algorithm). Launch: grid ceil(columns / 256), block 256.
-KERNEL(solve_lines)(long long columns, int pitch, int nz, const T* __restrict__ below, const T* __restrict__ inverse,
-                    const T* __restrict__ above, const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(solve_lines)(long long columns, int pitch, int nz, In below, In inverse, In above, In r, Out z) {
     await_previous();
     long long column = blockIdx.x * 256LL + threadIdx.x;
     if (column >= columns) return;

@@ -18,7 +18,7 @@ KERNEL(scale)(long long n, T a, T* x) {
 }
 
 // y += more (y - x)
-KERNEL(extrapolate)(long long n, T more, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(extrapolate)(long long n, T more, In x, Out y) {
     await_previous();
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(more, y[i] - x[i], y[i]);
 }
@@ -28,11 +28,11 @@ template <class S> __device__ __forceinline__ void convert(long long n, const S*
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);
 }
 
-KERNEL(convert_f64)(long long n, const double* __restrict__ x, T* __restrict__ y) {
+KERNEL(convert_f64)(long long n, const double* __restrict__ x, Out y) {
     await_previous();
     convert(n, x, y);
 }
-KERNEL(convert_f32)(long long n, const float* __restrict__ x, T* __restrict__ y) {
+KERNEL(convert_f32)(long long n, const float* __restrict__ x, Out y) {
     await_previous();
     convert(n, x, y);
 }
@@ -42,21 +42,19 @@ template <class S> __device__ __forceinline__ void axpy(long long n, T a, const 
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, T(x[i]), y[i]);
 }
 
-KERNEL(axpy_f64)(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
+KERNEL(axpy_f64)(long long n, Ratio a, const double* __restrict__ x, Out y) {
     await_previous();
     axpy(n, a.value(), x, y);
 }
 
-KERNEL(axpy_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
+KERNEL(axpy_f32)(long long n, Ratio a, const float* __restrict__ x, Out y) {
     await_previous();
     axpy(n, a.value(), x, y);
 }
 
 // y += a x;  result = <y, y>, accumulated in double
-KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial, unsigned int* counter,
-                  double* result) {
+KERNEL(axpy_norm)(long long n, Ratio ratio, In x, Out y, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     const T a = ratio.value();
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) {
@@ -64,7 +62,7 @@ KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restri
         y[i] = value;
         sum[0] += double(value) * double(value);
     }
-    grid_sum<1>(sum, sums, partial, counter, result);
+    grid_sum(sum, to);
 }
 
 // y = x + a y
@@ -72,23 +70,22 @@ template <class S> __device__ __forceinline__ void xpay(long long n, T a, const 
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, y[i], T(x[i]));
 }
 
-KERNEL(xpay_f64)(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
+KERNEL(xpay_f64)(long long n, Ratio a, const double* __restrict__ x, Out y) {
     await_previous();
     xpay(n, a.value(), x, y);
 }
 
-KERNEL(xpay_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
+KERNEL(xpay_f32)(long long n, Ratio a, const float* __restrict__ x, Out y) {
     await_previous();
     xpay(n, a.value(), x, y);
 }
 
 // result = <x, y>, accumulated in double. x and y may be the same.
-KERNEL(dot)(long long n, const T* x, const T* y, double* partial, unsigned int* counter, double* result) {
+KERNEL(dot)(long long n, const T* x, const T* y, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) sum[0] += double(x[i]) * double(y[i]);
-    grid_sum<1>(sum, sums, partial, counter, result);
+    grid_sum(sum, to);
 }
 
 // Stores one scalar.

@@ -1,5 +1,5 @@
-//! Lists of kernels with their specialisation, one a line: the source's name, the kernel's, and the source's definitions, as in
-//! `vector axpy_f64 REAL=double`.
+//! Lists of kernels with their specialisation. A line is the source's name, kernels with commas between them, and the source's definitions, as in
+//! `vector axpy_f32,axpy_f64 REAL=double`.
 //!
 //! `packed.txt` lists the kernels that releases bring compiled. `ISOBAR_KERNELS_LOG=FILE` appends every kernel that is
 //! neither in the pack nor in the cache when it is requested.
@@ -45,7 +45,17 @@ pub fn lines(source: &Source) -> Vec<String> {
     source.kernels().map(|kernel| line(source, kernel)).collect()
 }
 
-/// Reads a list. Sources of these names must be among `known`, with the same definitions except for their values. Lines that occur twice, empty
+/// Splits a line into one for each kernel.
+pub fn each(line: &str) -> Vec<String> {
+    match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [name, kernels, ref definitions @ ..] => {
+            kernels.split(',').map(|kernel| [&[name, kernel], definitions].concat().join(" ")).collect()
+        }
+        _ => vec![line.to_owned()],
+    }
+}
+
+/// Reads a list. Sources of these names must be among `known`, with the same definitions except for their values. Kernels that occur twice, empty
 /// lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
@@ -54,8 +64,9 @@ pub fn read(text: &str, known: &[Source]) -> Result<Vec<Listed>, String> {
     let mut seen = HashSet::new();
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     lines
-        .filter(|(_, line)| seen.insert(*line))
-        .map(|(n, line)| parse(line, known).map_err(|reason| format!("line {}: {reason}: {line}", n + 1)))
+        .flat_map(|(n, line)| each(line).into_iter().map(move |line| (n, line)))
+        .filter(|(_, line)| seen.insert(line.clone()))
+        .map(|(n, line)| parse(&line, known).map_err(|reason| format!("line {}: {reason}: {line}", n + 1)))
         .collect()
 }
 
@@ -98,8 +109,8 @@ mod tests {
             let read = read(&line(source, "kernel"), &known).unwrap();
             assert_eq!(read, [Listed { source: source.clone(), kernel: "kernel".to_owned() }]);
         }
-        let text = "# a remark\n\nvector fill REAL=float\nvector fill REAL=float\n";
-        assert_eq!(read(text, &known).unwrap().len(), 1);
+        let text = "# a remark\n\nvector fill REAL=float\nvector dot,fill REAL=float\n";
+        assert_eq!(read(text, &known).unwrap().len(), 2);
         for (line, reason) in [
             ("vector", "no kernel"),
             ("vektor fill REAL=float", "there is no source vektor"),

@@ -2,13 +2,13 @@
 //! the operator's stencil.
 
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::prelude::{AggregateMap, AggregateOperator, Diffusion, Host, Real, Result, Sum};
+use isobar_core::prelude::{AggregateMap, AggregateOperator, Diffusion, Host, Real, Result};
 
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::aggregate::{AggregateVector, Aggregates};
 use crate::launch::refuse_while_recording;
-use crate::{Cuda, Vector};
+use crate::{Cuda, Sum, Vector};
 
 impl<T: Real> SevenPoint<Passes<T>> {
     /// Returns the stencil with all coefficients on the host.
@@ -24,7 +24,7 @@ impl<T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<T>> {
         a: &AggregateVector,
         p: &Vector<T>,
         q: &mut Vector<T>,
-        (sigma, scalars): Sum<'_, Cuda>,
+        (sigma, scalars): Sum<'_>,
     ) -> Result<()> {
         let vectors = [aggregates.ids(), a.pointer(), p.pointer(), q.pointer()];
         self.kernels.pass_with_sums("subtract_aggregated", &vectors, scalars.pointer(sigma))?;

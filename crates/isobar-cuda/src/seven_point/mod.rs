@@ -34,12 +34,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::prelude::{
-    Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil, Sum,
+    Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil,
 };
 
 use crate::launch::refuse_while_recording;
 use crate::vector::is_single;
-use crate::{Cuda, Scalars, Vector};
+use crate::{Cuda, Scalars, Sum, Vector};
 
 /// An operator with its coefficients on the GPU and kernels `K`.
 #[derive(Debug)]
@@ -119,22 +119,10 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     fn apply(&self, x: &Vector<Self::Real>, y: &mut Vector<Self::Real>) -> Result<()>;
 
     /// Computes r = f − A u;  ‖r‖².
-    fn residual(
-        &self,
-        f: &Vector<Self::Real>,
-        u: &Vector<Self::Real>,
-        r: &mut Vector<Self::Real>,
-        norm: Sum<'_, Cuda>,
-    ) -> Result<()>;
+    fn residual(&self, f_u: [&Vector<Self::Real>; 2], r: &mut Vector<Self::Real>, norm: Sum<'_>) -> Result<()>;
 
     /// Computes ‖f − A u‖².
-    fn residual_norm(
-        &self,
-        which: Residual,
-        f: &Vector<Self::Real>,
-        u: &Vector<Self::Real>,
-        norm: Sum<'_, Cuda>,
-    ) -> Result<()>;
+    fn residual_norm(&self, which: Residual, f_u: [&Vector<Self::Real>; 2], norm: Sum<'_>) -> Result<()>;
 
     /// Computes z = D⁻¹ r.
     fn divide_by_diagonal(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;

@@ -3,11 +3,11 @@
 use isobar_core::operator::{Direction, advance_direction_unfused};
 use isobar_core::prelude::{
     Backend, Colour, Diagonal, Error, Guess, Layout, LineSmoother, LineSolver, Operator, Real, Relaxation,
-    ResidualUpdate, Result, Scalar, Smoother, Sum, Sweep,
+    ResidualUpdate, Result, Scalar, Smoother,
 };
 
 use super::{Kernels, Residual, SevenPoint, Steps};
-use crate::{Cuda, Scalars, Vector};
+use crate::{Cuda, Scalars, Sum, Sweep, Vector};
 
 impl<K: Kernels> SevenPoint<K> {
     /// Fills the halo of a vector that a kernel is to read.
@@ -44,14 +44,9 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
         self.kernels.apply(x, y)
     }
 
-    fn residual(
-        &self,
-        f: &Vector<K::Real>,
-        [u, r]: [&mut Vector<K::Real>; 2],
-        (norm, scalars): Sum<'_, Cuda>,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<K::Real>, [u, r]: [&mut Vector<K::Real>; 2], (norm, scalars): Sum<'_>) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual(f, u, r, norm.of(scalars))?;
+        self.kernels.residual([f, u], r, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
@@ -59,10 +54,10 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
         &self,
         f: &Vector<K::Real>,
         [u, _scratch]: [&mut Vector<K::Real>; 2],
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual_norm(Residual::Any, f, u, norm.of(scalars))?;
+        self.kernels.residual_norm(Residual::Any, [f, u], norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
@@ -133,7 +128,7 @@ impl<K: Kernels> LineSolver<Cuda, K::Real> for SevenPoint<K> {
 }
 
 impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
-    fn smooth(&self, sweep: Sweep<'_, Vector<K::Real>>) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, K::Real>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let Relaxation { smoother, rho, first, .. } = relaxation;
         if smoother == Smoother::PointRedBlack {

@@ -2,13 +2,13 @@
 
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::operator::update_residual_unfused;
-use isobar_core::prelude::{Real, ResidualUpdate, Result, Sum, Triangular};
+use isobar_core::prelude::{Real, ResidualUpdate, Result, Triangular};
 use isobar_dist::require_order;
 
 use super::passes::Passes;
 use super::whole_grid::Sweep;
 use super::{Kernels, SevenPoint};
-use crate::{Arguments, Cuda, Pointer, Scalars, Vector};
+use crate::{Arguments, Cuda, Pointer, Scalars, Sum, Vector};
 
 /// Appends the arguments of factorisation kernels after the stencil.
 fn factors<T: Real>(arguments: Arguments, relaxation: f64, to: &Vector<T>) -> Arguments {
@@ -50,13 +50,7 @@ impl<T: Real> SevenPoint<Passes<T>> {
 }
 
 impl<T: Real> Triangular<Cuda, T> for SevenPoint<Passes<T>> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &mut Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<Sum<'_, Cuda>>,
-    ) -> Result<()> {
+    fn relax_lower(&self, r: &Vector<T>, [w, v]: [&mut Vector<T>; 2], rho: Option<Sum<'_>>) -> Result<()> {
         self.fill(w)?;
         let vectors = [r.pointer(), w.pointer(), v.pointer()];
         match rho {
@@ -79,8 +73,7 @@ impl<T: Real> Triangular<Cuda, T> for SevenPoint<Passes<T>> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &mut Vector<T>,
-        z: &mut Vector<T>,
+        [r, z]: [&mut Vector<T>; 2],
     ) -> Result<()> {
         self.fill(r)?;
         let name = if scaled { "incomplete_poisson_scaled" } else { "incomplete_poisson" };

@@ -2,7 +2,7 @@
 
 use isobar_core::operator::update_residual_unfused;
 use isobar_core::prelude::{
-    Backend, Colour, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Shape, Slab, Stencil, Sum,
+    Backend, Colour, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Shape, Slab, Stencil,
 };
 use isobar_core::stencil;
 use isobar_dist::part::PartBackend;
@@ -12,7 +12,7 @@ use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
 use crate::seven_point::{Kernels, Residual, Steps, direction_kernel};
 use crate::vector::is_single;
-use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Vector};
+use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Sum, Vector};
 
 /// `Coarse` of layout.cuh.
 #[derive(Clone, Copy)]
@@ -147,18 +147,12 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.cells(&self.modules.apply, "apply", &self.layout, arguments)
     }
 
-    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual(&self, [f, u]: [&Vector<T>; 2], r: &mut Vector<T>, (norm, scalars): Sum<'_>) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
         self.residual_sums("residual_field", arguments, scalars.pointer(norm))
     }
 
-    fn residual_norm(
-        &self,
-        which: Residual,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        (norm, scalars): Sum<'_, Cuda>,
-    ) -> Result<()> {
+    fn residual_norm(&self, which: Residual, [f, u]: [&Vector<T>; 2], (norm, scalars): Sum<'_>) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer());
         if which == Residual::Any || !self.streams_residual() {
             let name = if which == Residual::Any { "residual_norm" } else { "residual_norm_red" };

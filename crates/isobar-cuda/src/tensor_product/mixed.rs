@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use isobar_core::operator::mixed::ChangeSteps;
 use isobar_core::prelude::{
-    Backend, Colour, Guess, LineSmoother, MixedSmoother, Operator, Ratio, Real, Relaxation, Result, Smoother, Sum,
-    Sweep,
+    Backend, Colour, Guess, LineSmoother, MixedSmoother, Operator, Ratio, Real, Relaxation, Result, Smoother,
 };
 
 use super::TensorProduct;
 use super::launches::Coarse;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::{Cuda, Vector};
+use crate::{Cuda, Sum, Sweep, Vector};
 
 impl<T: Real> TensorProduct<T> {
     fn prepare_mixed(&self, names: &[&'static str]) -> Result<()> {
@@ -29,7 +28,7 @@ impl TensorProduct<f64> {
         f: &Vector<f64>,
         u: &Vector<f64>,
         r: &mut Vector<f32>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         let name = if which == Residual::Any { "residual_in_single" } else { "residual_in_single_red" };
         let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
@@ -50,7 +49,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         _scratch: &mut Vector<f64>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         self.fill(u)?;
         self.kernels().residual_rounded(Residual::Any, f, u, r, norm.of(scalars))?;
@@ -63,7 +62,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         f: &Vector<f64>,
         [u, scratch]: [&mut Vector<f64>; 2],
         [e, r]: [&mut Vector<f32>; 2],
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         if self.overwrites(relaxation) && self.kernels().streams && !self.layout().is_part() {
             let first = self.layout().local(relaxation.first);
@@ -140,7 +139,7 @@ impl ChangeSteps<Cuda> for StreamedSteps {
         double.stream(&double.modules.mixed, "sweep_black_change", |_| arguments)
     }
 
-    fn begin_red(&self, w: &mut Vector<f32>, e: &mut Vector<f32>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn begin_red(&self, w: &mut Vector<f32>, e: &mut Vector<f32>, (norm, scalars): Sum<'_>) -> Result<()> {
         self.fill(w, Colour::Black)?;
         let single = self.single.kernels();
         let arguments = single.arguments().with(w.pointer()).with(e.pointer());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::operator;
 use isobar_core::prelude::{
     Backend, Colour, Expansion, Guess, Hierarchy, Layout, LineSmoother, MultigridOptions, Real, Result, Scalar, Shape,
-    Sum, Sweep, Transfer, VerticalModes,
+    Transfer, VerticalModes,
 };
 use isobar_core::stencil;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
@@ -20,7 +20,7 @@ use crate::kernels::tensor_product as kernels;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
 use crate::vector::{c_name, check_size, is_single};
-use crate::{Arguments, Buffer, Cuda, Launch, Module, Reduction, Scalars, Source, Vector};
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Reduction, Scalars, Source, Sum, Sweep, Vector};
 
 /// `WARPS` of modes.cu.
 const WARPS: usize = 8;
@@ -221,13 +221,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         self.launch("project", self.project, |_, arguments| arguments.with(r.pointer()).with(g.pointer()))
     }
 
-    fn project_rhs(
-        &self,
-        f: &Vector<T>,
-        g: &mut Vector<C>,
-        u: &mut Vector<T>,
-        (norm, scalars): Sum<'_, Cuda>,
-    ) -> Result<()> {
+    fn project_rhs(&self, f: &Vector<T>, g: &mut Vector<C>, u: &mut Vector<T>, (norm, scalars): Sum<'_>) -> Result<()> {
         let name = if self.single.is_some() { "project_rounded" } else { "project_norm" };
         self.launch(name, self.project, |_, arguments| {
             let arguments = arguments.with(f.pointer()).with(g.pointer());
@@ -247,7 +241,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         self.fine.fill(u)?;
         self.project_what(Residual::Any, f, u, g, norm, scalars)?;
@@ -290,7 +284,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         f: &Vector<T>,
         [u, scratch]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         let relaxation = expansion.relaxation;
         self.expand_smooth(expansion, f, [&mut *u, scratch])?;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{
-    Backend, Colour, Guess, Layout, LineSmoother, Real, Relaxation, Result, Sum, Sweep, Transfer,
-};
+use isobar_core::prelude::{Backend, Colour, Guess, Layout, LineSmoother, Real, Relaxation, Result, Transfer};
 
 use super::TensorProduct;
 use super::launches::Coarse;
@@ -12,7 +10,7 @@ use super::planes::THREADS;
 use super::tile::rows;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::{Arguments, Cuda, Vector};
+use crate::{Arguments, Cuda, Sum, Sweep, Vector};
 
 impl<T: Real> TensorProduct<T> {
     fn coarse_arguments(&self, vectors: &[&Vector<T>], coarse_f: &Vector<T>) -> Arguments {
@@ -117,9 +115,9 @@ impl<T: Real> LevelTransfer<T> {
     }
 
     /// Computes ‖f − A u‖² after a sweep, if requested.
-    fn measure(&self, relaxation: Relaxation, f: &Vector<T>, u: &Vector<T>, norm: Option<Sum<'_, Cuda>>) -> Result<()> {
+    fn measure(&self, relaxation: Relaxation, f: &Vector<T>, u: &Vector<T>, norm: Option<Sum<'_>>) -> Result<()> {
         let Some((norm, scalars)) = norm else { return Ok(()) };
-        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm.of(scalars))?;
+        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), [f, u], norm.of(scalars))?;
         self.fine.sum([norm], scalars)
     }
 }
@@ -144,18 +142,12 @@ impl<T: Real> Transfer<Cuda, T> for LevelTransfer<T> {
         self.fine.kernels().prolong_add(coarse_u, u)
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn residual_restrict(&self, f: &Vector<T>, [u, coarse_f, _]: [&mut Vector<T>; 3]) -> Result<()> {
         self.fine.fill(u)?;
         self.fine.kernels().restrict_residual(Residual::Any, f, u, coarse_f)
     }
 
-    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         if self.fine.overwrites(relaxation) {
             let first = self.fine.layout_of().local(relaxation.first);
@@ -171,7 +163,7 @@ impl<T: Real> Transfer<Cuda, T> for LevelTransfer<T> {
 
     fn keep_smooth_residual_restrict(
         &self,
-        sweep: Sweep<'_, Vector<T>>,
+        sweep: Sweep<'_, T>,
         before: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
     ) -> Result<()> {
@@ -191,7 +183,7 @@ impl<T: Real> Transfer<Cuda, T> for LevelTransfer<T> {
     fn prolong_smooth_extrapolate(
         &self,
         coarse_u: &mut Vector<T>,
-        mut sweep: Sweep<'_, Vector<T>>,
+        mut sweep: Sweep<'_, T>,
         (before, tau): (&mut Vector<T>, f64),
     ) -> Result<()> {
         let relaxation = sweep.relaxation;
@@ -206,12 +198,7 @@ impl<T: Real> Transfer<Cuda, T> for LevelTransfer<T> {
         kernels.cuda().extrapolate(tau, before, sweep.u)
     }
 
-    fn prolong_smooth(
-        &self,
-        coarse_u: &mut Vector<T>,
-        sweep: Sweep<'_, Vector<T>>,
-        norm: Option<Sum<'_, Cuda>>,
-    ) -> Result<()> {
+    fn prolong_smooth(&self, coarse_u: &mut Vector<T>, sweep: Sweep<'_, T>, norm: Option<Sum<'_>>) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let fine = &self.fine;
         let kernels = fine.kernels();

@@ -41,7 +41,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut z, q: &mut q, alpha, beta, sigma };
     capabilities.operator.advance_direction(direction, &mut scalars).unwrap();
     let mut all: Vec<Vec<f64>> = [&u, &next, &q].map(|v| fetch(backend, v, shape)).into();
-    triangular.relax_lower(&z, &mut p, &mut q, None).unwrap();
+    triangular.relax_lower(&z, [&mut p, &mut q], None).unwrap();
     all.push(fetch(backend, &q, shape));
     triangular.relax_upper(&mut z, Some(&mut p), &mut q).unwrap();
     all.push(fetch(backend, &q, shape));
@@ -54,7 +54,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     if let Some(transfer) = hierarchy.transfers.first() {
         let (layout, mut u) = (*transfer.coarse_layout(), send(backend, &layout, 1));
         let mut coarse_f = send(backend, &layout, 6);
-        transfer.residual_restrict(&z, &mut p, &mut coarse_f, &mut u).unwrap();
+        transfer.residual_restrict(&z, [&mut p, &mut coarse_f, &mut u]).unwrap();
         all.push(fetch(backend, &coarse_f, layout.shape()));
         transfer.prolong(&mut coarse_f, &mut p).unwrap();
         all.push(fetch(backend, &p, shape));

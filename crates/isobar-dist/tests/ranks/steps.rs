@@ -32,7 +32,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
         found.push(values);
         Ok(())
     };
-    triangular.relax_lower(&r, &mut w, &mut v, None)?;
+    triangular.relax_lower(&r, [&mut w, &mut v], None)?;
     note(&v)?;
     triangular.relax_upper(&mut r, Some(&mut w), &mut v)?;
     note(&v)?;
@@ -46,7 +46,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
     }
     triangular.factorise(1, 0.0, &mut pivots)?;
     for is_scaled in [false, true] {
-        triangular.incomplete_poisson(is_scaled, &pivots, &mut r, &mut v)?;
+        triangular.incomplete_poisson(is_scaled, &pivots, [&mut r, &mut v])?;
         note(&v)?;
     }
     Ok(found)

@@ -42,9 +42,7 @@ impl Cards {
         if let Some(twice) = ordinals.iter().find(|&&ordinal| !seen.insert(ordinal)) {
             return Err(Error::invalid("device", format!("cuda:{twice} is given twice; give each GPU once")));
         }
-        if ordinals.is_empty() {
-            return Err(Error::invalid("device", "no GPU; use cuda, or cuda:N with the number of a device"));
-        }
+        Error::unless(!ordinals.is_empty(), "device", || "no GPU; use cuda, or cuda:N with the number of a device")?;
         Self::on(ordinals)
     }
 

@@ -99,7 +99,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
         if !observation.is_variable {
             if observation.due == Some(Due::Both) && observation.is_sound {
                 // The last r is mostly rounding, and so would be an estimate by its z.
-                this.steps.residual(b, u, &mut this.r, UNUSED.of(scalars))?;
+                this.steps.residual((b, u, &mut this.r), UNUSED.of(scalars))?;
                 this.preconditioner.apply(&mut this.r, &mut this.z)?;
             }
             this.preconditioner.project_out(&mut this.z)?;
@@ -108,7 +108,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
             let rho = bank[RHO[observation.taken % 2].index()];
             monitor.note_correction(bank[CORRECTION.index()].sqrt(), rho, this.preconditioner.is_strong());
         }
-        this.steps.correct_after(b, u, &mut this.r, NORM[0].of(scalars))
+        this.steps.correct_after((b, u, &mut this.r), NORM[0].of(scalars))
     }
 }
 
@@ -120,7 +120,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
             this.backend.convert(b, &mut this.r)?;
             return Ok(None);
         }
-        this.steps.residual(b, u, &mut this.r, NORM[0].of(scalars))?;
+        this.steps.residual((b, u, &mut this.r), NORM[0].of(scalars))?;
         if this.scaled.is_some() {
             this.scaled_norm(0, scalars)?;
         }

@@ -57,7 +57,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
 
     /// Prepares iteration 0: z = M⁻¹ r, and α and β without effect.
     pub(super) fn start(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, scalars: &mut B::Scalars) -> Result<()> {
-        self.steps.correct_before(b, u, &mut self.r, NORM[0].of(scalars))?;
+        self.steps.correct_before((b, u, &mut self.r), NORM[0].of(scalars))?;
         // With p = q = 0 the very first α and β have no effect: no iteration is special. Iteration 0 advances from the
         // direction of odd iterations, where these have one of their own.
         self.backend.clear(self.p_odd.as_mut().unwrap_or(&mut self.p))?;
@@ -133,7 +133,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.advance_u(last, u, scalars)?;
-        self.steps.residual(b, u, &mut self.r, UNUSED.of(scalars))?;
+        self.steps.residual((b, u, &mut self.r), UNUSED.of(scalars))?;
         let is_variable = self.preconditioner.is_variable();
         // u has this α already: the next step adds nothing. β reads the other number of the two.
         let (scalar, value) = if is_variable { (RHO[last], 0.0) } else { (SIGMA[last], f64::INFINITY) };

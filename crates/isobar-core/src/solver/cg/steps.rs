@@ -10,6 +10,8 @@ use crate::{Backend, Real, Result, Sum};
 
 /// A vector of a back end.
 type Vector<B, T> = <B as Backend>::Vector<T>;
+/// b, u and r.
+type System<'v, B, T, S> = (&'v Vector<B, T>, &'v mut Vector<B, T>, &'v mut Vector<B, S>);
 
 /// The steps of an operator in precision T, for an iteration whose r, z and q are in precision S.
 pub(super) trait Steps<B: AggregateBackend, T: Real, S: Real>: Send {
@@ -20,13 +22,7 @@ pub(super) trait Steps<B: AggregateBackend, T: Real, S: Real>: Send {
     fn needs_next_direction(&self) -> Result<bool>;
 
     /// r = b − A u;  ‖r‖²
-    fn residual(
-        &mut self,
-        b: &Vector<B, T>,
-        u: &mut Vector<B, T>,
-        r: &mut Vector<B, S>,
-        norm: Sum<'_, B>,
-    ) -> Result<()>;
+    fn residual(&mut self, system: System<'_, B, T, S>, norm: Sum<'_, B>) -> Result<()>;
 
     /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩
     fn advance(&mut self, v: Direction<'_, Vector<B, T>, Vector<B, S>>, scalars: &mut B::Scalars) -> Result<()>;
@@ -45,24 +41,12 @@ pub(super) trait Steps<B: AggregateBackend, T: Real, S: Real>: Send {
     }
 
     /// Corrects u in the deflation space before an iteration, with r.
-    fn correct_before(
-        &mut self,
-        _b: &Vector<B, T>,
-        _u: &mut Vector<B, T>,
-        _r: &mut Vector<B, S>,
-        _norm: Sum<'_, B>,
-    ) -> Result<()> {
+    fn correct_before(&mut self, _: System<'_, B, T, S>, _: Sum<'_, B>) -> Result<()> {
         Ok(())
     }
 
     /// Corrects u in the deflation space after an iteration.
-    fn correct_after(
-        &mut self,
-        _b: &Vector<B, T>,
-        _u: &mut Vector<B, T>,
-        _r: &mut Vector<B, S>,
-        _norm: Sum<'_, B>,
-    ) -> Result<()> {
+    fn correct_after(&mut self, _: System<'_, B, T, S>, _: Sum<'_, B>) -> Result<()> {
         Ok(())
     }
 
@@ -103,13 +87,7 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, T> for Full<B, T> {
         self.operator.needs_next_direction(false)
     }
 
-    fn residual(
-        &mut self,
-        b: &Vector<B, T>,
-        u: &mut Vector<B, T>,
-        r: &mut Vector<B, T>,
-        norm: Sum<'_, B>,
-    ) -> Result<()> {
+    fn residual(&mut self, (b, u, r): System<'_, B, T, T>, norm: Sum<'_, B>) -> Result<()> {
         self.operator.residual(b, [u, r], norm)
     }
 
@@ -132,13 +110,7 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, T> for Full<B, T> {
         preconditioner.apply(r, z)
     }
 
-    fn correct_before(
-        &mut self,
-        b: &Vector<B, T>,
-        u: &mut Vector<B, T>,
-        r: &mut Vector<B, T>,
-        (norm, scalars): Sum<'_, B>,
-    ) -> Result<()> {
+    fn correct_before(&mut self, (b, u, r): System<'_, B, T, T>, (norm, scalars): Sum<'_, B>) -> Result<()> {
         let Some(deflation) = &mut self.deflation else { return Ok(()) };
         for _ in 0..deflation.passes() {
             deflation.correct(r, u)?;
@@ -147,13 +119,7 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, T> for Full<B, T> {
         Ok(())
     }
 
-    fn correct_after(
-        &mut self,
-        b: &Vector<B, T>,
-        u: &mut Vector<B, T>,
-        r: &mut Vector<B, T>,
-        norm: Sum<'_, B>,
-    ) -> Result<()> {
+    fn correct_after(&mut self, (b, u, r): System<'_, B, T, T>, norm: Sum<'_, B>) -> Result<()> {
         let Some(deflation) = self.deflation.as_mut().filter(|deflation| deflation.passes() > 0) else { return Ok(()) };
         self.operator.residual(b, [u, r], norm)?;
         deflation.correct(r, u)
@@ -199,13 +165,7 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, f32> for Rounded<B, T> {
         self.operator.needs_next_direction(true)
     }
 
-    fn residual(
-        &mut self,
-        b: &Vector<B, T>,
-        u: &mut Vector<B, T>,
-        r: &mut Vector<B, f32>,
-        norm: Sum<'_, B>,
-    ) -> Result<()> {
+    fn residual(&mut self, (b, u, r): System<'_, B, T, f32>, norm: Sum<'_, B>) -> Result<()> {
         self.operator.residual(b, [u, &mut self.exact], norm)?;
         self.operator.backend().convert(&self.exact, r)
     }

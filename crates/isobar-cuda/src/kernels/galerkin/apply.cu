@@ -33,7 +33,7 @@ struct OwnRow {
         if (SMALL) await_previous();
     }
     // A u
-    __device__ __forceinline__ T times(const T* __restrict__ u) const {
+    __device__ __forceinline__ T times(In u) const {
         const T here = u[at];
         T total = sum * here;
         auto add = [&](const Coupling& to) {
@@ -47,20 +47,20 @@ struct OwnRow {
 };
 
 // y = A x
-KERNEL(apply, BOUNDS)(Matrix a, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply, BOUNDS)(Matrix a, In x, Out y) {
     const OwnRow row(a);
     if (row.exists) y[row.at] = row.times(x);
 }
 
 // r = f - A u
-KERNEL(residual_field, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_field, BOUNDS)(Matrix a, In f, In u, Out r) {
     const OwnRow row(a);
     if (row.exists) r[row.at] = f[row.at] - row.times(u);
 }
 
 // sum c u over the selected couplings.
 template <unsigned int WHICH>
-__device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, int i, int j, int k) {
+__device__ __forceinline__ T gathered(const Matrix& a, In u, int i, int j, int k) {
     T sum = T(0);
     for_each_coupling<WHICH>(a, columns_around(a, i, j), k, [&](const Coupling& to) {
         const T there = u[to.to];
@@ -71,7 +71,7 @@ __device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, 
 
 // r = f - A u after a sweep from zero in which no column used its own values: the contributions of columns relaxed later. `turn` is 0
 // if colours were relaxed in order, 3 if in reverse order.
-KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_later, BOUNDS)(Matrix a, int turn, In u, Out r) {
     await_previous();
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
@@ -83,28 +83,24 @@ KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* _
 }
 
 // r = f - A u and result = |r|^2
-KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
-                         unsigned int* counter, double* result) {
+KERNEL(residual, BOUNDS)(Matrix a, In f, In u, Out r, Reduction to) {
     const OwnRow row(a);
-    __shared__ double sums[32];
     double square[1] = {0};
     if (row.exists) {
         const T value = f[row.at] - row.times(u);
         r[row.at] = value;
         square[0] = double(value) * double(value);
     }
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 // result = |f - A u|^2
-KERNEL(residual_norm, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                              unsigned int* counter, double* result) {
+KERNEL(residual_norm, BOUNDS)(Matrix a, In f, In u, Reduction to) {
     const OwnRow row(a);
-    __shared__ double sums[32];
     double square[1] = {0};
     if (row.exists) {
         const double value = double(f[row.at] - row.times(u));
         square[0] = value * value;
     }
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }

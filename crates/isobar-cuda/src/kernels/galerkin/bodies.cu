@@ -30,7 +30,7 @@ struct Body {
         }
     }
     // The sum of r over its cells, in all its threads.
-    __device__ __forceinline__ double sum(const unsigned int* __restrict__ cells, const T* __restrict__ r) const {
+    __device__ __forceinline__ double sum(const unsigned int* __restrict__ cells, In r) const {
         __shared__ double of_warps[THREADS / 32];
         double sum = 0;
         for_each(cells, [&](const unsigned int (&some)[AT_ONCE], unsigned int at) {
@@ -47,7 +47,7 @@ struct Body {
         return of_warps[0] + of_warps[1] + of_warps[2] + of_warps[3];
     }
     // u += correction in its cells.
-    __device__ __forceinline__ void add(const unsigned int* __restrict__ cells, T correction, T* __restrict__ u) const {
+    __device__ __forceinline__ void add(const unsigned int* __restrict__ cells, T correction, Out u) const {
         for_each(cells, [&](const unsigned int (&some)[AT_ONCE], unsigned int at) {
             T before[AT_ONCE];
 #pragma unroll
@@ -62,7 +62,7 @@ struct Body {
 // u += factor sum r, in the cells of each aggregate.
 KERNEL(correct_bodies, __launch_bounds__(THREADS))(int bodies, int width, const unsigned int* __restrict__ starts,
                                                    const unsigned int* __restrict__ cells, const double* __restrict__ factors,
-                                                   const T* __restrict__ r, T* __restrict__ u) {
+                                                   In r, Out u) {
     const Body body(bodies, width, starts);
     const double factor = body.number < bodies ? factors[body.number] : 0;
     await_previous();
@@ -71,8 +71,7 @@ KERNEL(correct_bodies, __launch_bounds__(THREADS))(int bodies, int width, const 
 
 // sums = sum r over this subdomain's cells of each aggregate.
 KERNEL(sum_bodies, __launch_bounds__(THREADS))(int bodies, int width, const unsigned int* __restrict__ starts,
-                                               const unsigned int* __restrict__ cells, const T* __restrict__ r,
-                                               double* __restrict__ sums) {
+                                               const unsigned int* __restrict__ cells, In r, double* __restrict__ sums) {
     const Body body(bodies, width, starts);
     await_previous();
     const double sum = body.sum(cells, r);
@@ -82,7 +81,7 @@ KERNEL(sum_bodies, __launch_bounds__(THREADS))(int bodies, int width, const unsi
 // u += factor sum, in the cells of each aggregate, with sums over all subdomains.
 KERNEL(correct_by_sums, __launch_bounds__(THREADS))(int bodies, int width, const unsigned int* __restrict__ starts,
                                                     const unsigned int* __restrict__ cells, const double* __restrict__ factors,
-                                                    const double* __restrict__ sums, T* __restrict__ u) {
+                                                    const double* __restrict__ sums, Out u) {
     const Body body(bodies, width, starts);
     await_previous();
     body.add(cells, body.number < bodies ? T(factors[body.number] * sums[body.number]) : T(0), u);

@@ -25,7 +25,7 @@ __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, i
 }
 
 // u += P u_c, in cells of one colour, or of both if it is negative.
-KERNEL(prolong, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
+KERNEL(prolong, __launch_bounds__(256))(Interpolation p, int colour, In coarse, Out u) {
     await_previous();
     int i, j, k;
     if (!own_cell(p.fine, colour, i, j, k)) return;
@@ -45,7 +45,7 @@ template <int D> __device__ __forceinline__ int after(const Interpolation& p, in
 
 // Prolongs where all directions are coarsened: a thread has the four cells of one colour among eight, which share their parents. Block: 256
 // threads (m, K); grid z: (J, colour), or J for one colour, with K and J as in 2K, 2K + 1.
-KERNEL(prolong_halved, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
+KERNEL(prolong_halved, __launch_bounds__(256))(Interpolation p, int colour, In coarse, Out u) {
     await_previous();
     const int m = blockIdx.x * blockDim.x + threadIdx.x, K = blockIdx.y * blockDim.y + threadIdx.y;
     const int J = colour < 0 ? blockIdx.z >> 1 : blockIdx.z, c = colour < 0 ? blockIdx.z & 1 : colour;
@@ -107,8 +107,7 @@ template <int COLOUR, int Y> struct Row {
 };
 
 template <int COLOUR>
-__device__ __forceinline__ T plane(const Interpolation& p, const T* __restrict__ f, const Children<0>& in_x,
-                                   const Children<1>& in_y, int i, int j, int z) {
+__device__ __forceinline__ T plane(const Interpolation& p, In f, const Children<0>& in_x, const Children<1>& in_y, int i, int j, int z) {
     T sum = Row<COLOUR, ITSELF>{p, f, in_x, i}(in_y.cell[ITSELF], z);
     sum += child_weight<1, OVER>(p, in_y, i, j, z) * Row<COLOUR, OVER>{p, f, in_x, i}(in_y.cell[OVER], z);
     return sum + child_weight<1, UNDER>(p, in_y, i, j, z) * Row<COLOUR, UNDER>{p, f, in_x, i}(in_y.cell[UNDER], z);
@@ -116,7 +115,7 @@ __device__ __forceinline__ T plane(const Interpolation& p, const T* __restrict__
 
 // f_c = R f, if all three directions are coarsened.
 template <int COLOUR>
-__device__ __forceinline__ void restrict_all(const Interpolation& p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+__device__ __forceinline__ void restrict_all(const Interpolation& p, In f, Out coarse_f) {
     int i, j, k;
     if (!own_cell(p.coarse, -1, i, j, k)) return;
     const Children<0> in_x(p, i);
@@ -128,19 +127,19 @@ __device__ __forceinline__ void restrict_all(const Interpolation& p, const T* __
     coarse_f[place(p.coarse, i, j, k)] = sum;
 }
 
-KERNEL(restrict_halved, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_halved, __launch_bounds__(256))(Interpolation p, In f, Out coarse_f) {
     await_previous();
     restrict_all<-1>(p, f, coarse_f);
 }
 
 // f_c = R f, if f is zero in odd columns.
-KERNEL(restrict_even, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_even, __launch_bounds__(256))(Interpolation p, In f, Out coarse_f) {
     await_previous();
     restrict_all<0>(p, f, coarse_f);
 }
 
 // f_c = R f, if f is zero in even columns.
-KERNEL(restrict_odd, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_odd, __launch_bounds__(256))(Interpolation p, In f, Out coarse_f) {
     await_previous();
     restrict_all<1>(p, f, coarse_f);
 }
@@ -157,7 +156,7 @@ __device__ __forceinline__ void for_each_child(const Interpolation& p, int i, in
 }
 
 // f_c = R f
-KERNEL(restrict_field, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_field, __launch_bounds__(256))(Interpolation p, In f, Out coarse_f) {
     await_previous();
     int i, j, k;
     if (!own_cell(p.coarse, -1, i, j, k)) return;

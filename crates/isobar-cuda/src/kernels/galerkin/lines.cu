@@ -36,7 +36,7 @@ KERNEL(factorise, __launch_bounds__(64))(Matrix a) {
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
-    const T* __restrict__ upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
+    In upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
     double excess_over_pivot = 0, below = 0;
     for (int start = 0; start < a.nz; start += AHEAD) {
         double out[AHEAD], diagonal[AHEAD], above[AHEAD];
@@ -64,8 +64,7 @@ KERNEL(factorise, __launch_bounds__(64))(Matrix a) {
 }
 
 // y = f + sum c u over the couplings from columns of colour (p, q) to others. Block: 256 threads (m, k); grid z: (j - q) / 2.
-KERNEL(gather, __launch_bounds__(256))(Matrix a, int p, int q, const T* __restrict__ f, const T* __restrict__ u,
-                                       T* __restrict__ y) {
+KERNEL(gather, __launch_bounds__(256))(Matrix a, int p, int q, In f, In u, Out y) {
     await_previous();
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.z + q;
     const int k = blockIdx.y * blockDim.y + threadIdx.y;
@@ -82,13 +81,13 @@ KERNEL(gather, __launch_bounds__(256))(Matrix a, int p, int q, const T* __restri
 }
 
 // u += rho (M^-1 y - u) in the columns of colour (p, q); y is overwritten. Block 32, one thread per column; grid: (m, (j - q) / 2).
-KERNEL(solve_columns, __launch_bounds__(32))(Matrix a, int p, int q, T rho, T* __restrict__ y, T* __restrict__ u) {
+KERNEL(solve_columns, __launch_bounds__(32))(Matrix a, int p, int q, T rho, Out y, Out u) {
     await_previous();
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.y + q;
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
     // With one layer there are no upward couplings, and the row sums are read without effect.
-    const T* __restrict__ upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
+    In upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
     T last = T(0), below = T(0);
     for (int start = 0; start < a.nz; start += AHEAD) {
         T right[AHEAD], inverse[AHEAD], above[AHEAD];
@@ -141,7 +140,7 @@ struct Columns {
 constexpr bool IS_SMALL = COLUMN_THREADS <= 256;
 
 template <unsigned int WHICH>
-__device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T rho, const T* __restrict__ f, T* u) {
+__device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T rho, In f, T* u) {
     extern __shared__ __align__(128) unsigned char dynamic[];
     const int lane = threadIdx.x, lanes = blockDim.x, chunk = threadIdx.y, chunks = blockDim.y;
     T* const y = reinterpret_cast<T*>(dynamic) + lane;
@@ -156,7 +155,7 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     const long long first = around.first[1][1];
     // With one layer there are no upward couplings, and the row sums are read without effect.
     const bool has_upwards = a.present >> UPWARDS & 1;
-    const T* __restrict__ upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
+    In upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
     const bool is_ring = WHICH == ACROSS && has_upwards && (a.periodic & 4) && !colour.from_zero;
 
     // Loads what the chunk's first layer (the only one on small levels) needs of the matrix before this kernel waits for the previous one.
@@ -229,18 +228,18 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
 
 #define BOUNDS __launch_bounds__(COLUMN_THREADS, IS_SMALL ? 1 : 2)
 
-KERNEL(relax_alone, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_alone, BOUNDS)(Matrix a, Columns colour, T rho, In f, T* u) {
     relax<NOWHERE>(a, colour, rho, f, u);
 }
 
-KERNEL(relax_beside, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_beside, BOUNDS)(Matrix a, Columns colour, T rho, In f, T* u) {
     relax<BESIDE>(a, colour, rho, f, u);
 }
 
-KERNEL(relax_between_planes, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_between_planes, BOUNDS)(Matrix a, Columns colour, T rho, In f, T* u) {
     relax<IN_OTHER_PLANES>(a, colour, rho, f, u);
 }
 
-KERNEL(relax_columns, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_columns, BOUNDS)(Matrix a, Columns colour, T rho, In f, T* u) {
     relax<ACROSS>(a, colour, rho, f, u);
 }

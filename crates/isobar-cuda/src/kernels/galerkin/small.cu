@@ -123,7 +123,7 @@ struct Tile : Region<HALF, ROWS, 0> {
 };
 
 // Stores the matrix data of sweeps tile by tile, in the order of shared memory. Block and grid as for sweeps.
-KERNEL(pack_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, T* __restrict__ image) {
+KERNEL(pack_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, Out image) {
     // Sweeps read it before they wait.
     await_previous_alone();
     const Tile tile(a, nullptr);
@@ -134,8 +134,7 @@ KERNEL(pack_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, T* __restrict__
 
 // result = a sweep from u, or from zero if u is null, beginning with colour `turn`, 0 or 3. Block (HALF, 2 nz): the cells of two rows of
 // half columns; grid: tiles. Shared memory: FIELDS fields, a pair for each thread.
-KERNEL(sweep_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, int turn, const T* __restrict__ image, const T* __restrict__ u,
-                                                        const T* __restrict__ f, T* __restrict__ result) {
+KERNEL(sweep_small, __launch_bounds__(TILE_THREADS, 1))(Matrix a, int turn, In image, In u, In f, Out result) {
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ Offsets offsets;
     const int nz = a.nz, m = threadIdx.x, row = int(threadIdx.y) >= nz, k = threadIdx.y - row * nz;
@@ -246,8 +245,7 @@ template <class R> __device__ __forceinline__ T residual_in(const R& region, con
 constexpr int CELLS_X = 8, CELLS_Y = 4, CELLS_Z = 8;
 
 // r = f - A u. Block (CELLS_X, CELLS_Z CELLS_Y); grid: as many as needed, in x, z and y.
-KERNEL(residual_small, __launch_bounds__(CELLS_X * CELLS_Y * CELLS_Z, 1))(Matrix a, const T* __restrict__ f, const T* __restrict__ u,
-                                                                          T* __restrict__ r) {
+KERNEL(residual_small, __launch_bounds__(CELLS_X * CELLS_Y * CELLS_Z, 1))(Matrix a, In f, In u, Out r) {
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ Offsets offsets;
     const int x = threadIdx.x, y = threadIdx.y / CELLS_Z, z = threadIdx.y % CELLS_Z;
@@ -270,8 +268,7 @@ constexpr int COARSE_X = 4, COARSE_Y = 2, COARSE_Z = 4;
 constexpr int FINE_X = 2 * COARSE_X + 1, FINE_Y = 2 * COARSE_Y + 1, FINE_Z = 2 * COARSE_Z + 1;
 
 // f_c = R (f - A u). `turn` as in `residual_in`. Block (FINE_X, FINE_Z FINE_Y); grid: as many as needed, in x, z and y.
-KERNEL(restrict_small, __launch_bounds__(FINE_X * FINE_Y * FINE_Z, 1))(Matrix a, Interpolation p, int turn, const T* __restrict__ f,
-                                                                       const T* __restrict__ u, T* __restrict__ coarse_f) {
+KERNEL(restrict_small, __launch_bounds__(FINE_X * FINE_Y * FINE_Z, 1))(Matrix a, Interpolation p, int turn, In f, In u, Out coarse_f) {
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ T fine[FINE_Y][FINE_Z][FINE_X], in_x[FINE_Y][FINE_Z][COARSE_X], in_y[COARSE_Y][FINE_Z][COARSE_X];
     __shared__ Offsets offsets;

@@ -15,8 +15,7 @@ struct Exchange {
 // for every layer. If not `own`, the result of rhs is not used, and it must write nothing. All threads of the block take
 // part.
 template <bool NEIGHBOURS, class Rhs, class Finish, class Note>
-__device__ __forceinline__ void solve_noting(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
-                                             Rhs rhs, Finish finish, Note note) {
+__device__ __forceinline__ void solve_noting(const Stencil& op, const Column& column, bool valid, In u, Rhs rhs, Finish finish, Note note) {
     __shared__ Exchange exchange;
     const int nz = LAYERS(op), lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y;
     const int k0 = chunk * DEPTH, own = lane + LANES * chunk;
@@ -133,7 +132,6 @@ __device__ __forceinline__ void solve_noting(const Stencil& op, const Column& co
 
 // The same interface as in serial.cuh; nothing is stored in between and nothing is prefetched.
 template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
-__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
-                                      T*, T*, Rhs rhs, Prefetch, Finish finish) {
+__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, In u, T*, T*, Rhs rhs, Prefetch, Finish finish) {
     solve_noting<NEIGHBOURS>(op, column, valid, u, rhs, finish, [](Index, T) {});
 }

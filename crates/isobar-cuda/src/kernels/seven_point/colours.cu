@@ -16,8 +16,7 @@ struct Gathered {
 };
 
 template <bool EVEN, bool NEIGHBOURS>
-__device__ __forceinline__ Gathered gather(const Stencil& op, const Known& known, const Column& column, int k, Index at,
-                                           const T* __restrict__ u) {
+__device__ __forceinline__ Gathered gather(const Stencil& op, const Known& known, const Column& column, int k, Index at, In u) {
     const Fields here = EVEN ? known.fields : load(op, at);
     Gathered cell = {load_shift(op, at) + sides(op, here, column.i, column.j, k), T(0)};
 #pragma unroll
@@ -74,8 +73,7 @@ template <class F> __device__ __forceinline__ void for_each_of(const Stencil& op
 enum { GIVEN, ZERO, OWN_ZERO };
 
 template <bool EVEN, int BEFORE>
-__device__ __forceinline__ void sweep(const Stencil& op, const Even* even, int march, int colour, T rho,
-                                      const T* __restrict__ f, T* u) {
+__device__ __forceinline__ void sweep(const Stencil& op, const Even* even, int march, int colour, T rho, In f, T* u) {
     const Known known = EVEN ? know(op, even) : Known{};
     for_each_of(op, colour, march, [&](const Column& column, int k, Index at) {
         const T right = f[at];
@@ -110,8 +108,7 @@ KERNEL(sweep_cells_own_zero, __launch_bounds__(256, 4))(Stencil op, const Even* 
 
 // f - A u in a cell, by differences if that is cheap: a constant then gives s u up to rounding.
 template <bool EVEN>
-__device__ __forceinline__ T residual(const Stencil& op, const Known& known, const Column& column, int k, Index at,
-                                      const T* __restrict__ f, const T* __restrict__ u) {
+__device__ __forceinline__ T residual(const Stencil& op, const Known& known, const Column& column, int k, Index at, In f, In u) {
     const Gathered cell = gather<EVEN, true>(op, known, column, k, at, u);
     return f[at] - (cell.diagonal * u[at] - cell.sum);
 }
@@ -122,8 +119,7 @@ struct Two {
 };
 
 template <bool EVEN>
-__device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, int m, int j, int k,
-                                         const T* __restrict__ f, const T* __restrict__ u) {
+__device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, int m, int j, int k, In f, In u) {
     const int i = 2 * m, nx = op.nx, ny = op.ny, nz = LAYERS(op), colour = j & 1;
     const bool has_odd = i + 1 < nx;
     Two r = {T(0), T(0)};
@@ -167,8 +163,7 @@ __device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, 
 
 // r = f - A u, rounded, if r is given;  ||f - A u||^2
 template <bool EVEN>
-__device__ __forceinline__ double squares(const Stencil& op, const Even* even, int march, const T* __restrict__ f,
-                                          const T* __restrict__ u, float* __restrict__ r) {
+__device__ __forceinline__ double squares(const Stencil& op, const Even* even, int march, In f, In u, float* __restrict__ r) {
     const Known known = EVEN ? know(op, even) : Known{};
     const int m = blockIdx.x * 32 + threadIdx.x, k = FLAT ? 0 : blockIdx.y * 8 + threadIdx.y;
     double sum = 0;
@@ -188,12 +183,11 @@ __device__ __forceinline__ double squares(const Stencil& op, const Even* even, i
     return sum;
 }
 
-KERNEL(norm_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, const T* f, const T* u, float* r,
-                                              double* partial, unsigned int* counter, double* norm) {
+KERNEL(norm_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, const T* f, const T* u, float* r, Reduction to) {
     await_previous();
     __shared__ double scratch[8];
     double sum[1] = {even->is_even ? squares<true>(op, even, march, f, u, r) : squares<false>(op, even, march, f, u, r)};
-    grid_sum<1>(sum, scratch, partial, counter, norm);
+    grid_sum<1>(sum, scratch, to);
 }
 
 // The fine cells of direction d that make up coarse cell n: the first, and the end.
@@ -212,7 +206,7 @@ __device__ __forceinline__ bool own_cell(const int (&grid)[4], int& i, int& j, i
 }
 
 // f_c = sum of `give` over the fine cells (i, j, k).
-template <class F> __device__ __forceinline__ void restrict_with(const Halving& h, T* __restrict__ coarse, F give) {
+template <class F> __device__ __forceinline__ void restrict_with(const Halving& h, Out coarse, F give) {
     int i, j, k;
     if (!own_cell(h.coarse, i, j, k)) return;
     T sum = T(0);
@@ -228,8 +222,7 @@ template <class F> __device__ __forceinline__ void restrict_with(const Halving& 
 }
 
 template <bool EVEN>
-__device__ __forceinline__ void restrict_residual(const Halving& h, const Stencil& op, const Even* even,
-                                                  const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ coarse) {
+__device__ __forceinline__ void restrict_residual(const Halving& h, const Stencil& op, const Even* even, In f, In u, Out coarse) {
     const Known known = EVEN ? know(op, even) : Known{};
     int i, j, k;
     if (!own_cell(h.coarse, i, j, k)) return;
@@ -253,14 +246,13 @@ KERNEL(restrict_cells, __launch_bounds__(256, 4))(Halving h, Stencil op, const E
 }
 
 // f_c = R f
-KERNEL(restrict_field, __launch_bounds__(256))(Halving h, const T* __restrict__ f, T* __restrict__ coarse) {
+KERNEL(restrict_field, __launch_bounds__(256))(Halving h, In f, Out coarse) {
     await_previous();
     restrict_with(h, coarse, [&](int i, int j, int k) { return f[place_in(h.fine, i, j, k)]; });
 }
 
 // Coefficients of coarse cells: scale times the sum of (d / d_c)^2 h, `share` in direction d.
-KERNEL(halve_field, __launch_bounds__(256, 4))(Halving h, int d, T scale, const T* __restrict__ share,
-                                               const T* __restrict__ field, T* __restrict__ coarse) {
+KERNEL(halve_field, __launch_bounds__(256, 4))(Halving h, int d, T scale, In share, In field, Out coarse) {
     await_previous();
     restrict_with(h, coarse, [&](int i, int j, int k) {
         return scale * share[d == X ? i : d == Y ? j : k] * field[place_in(h.fine, i, j, k)];
@@ -275,8 +267,7 @@ constexpr int PROLONG_BLOCKS = 4;
 #endif
 
 // u += P u_c. A thread has two cells of a row, and processes `march` rows.
-KERNEL(prolong_cells, __launch_bounds__(256, PROLONG_BLOCKS))(Halving h, int march, const T* __restrict__ coarse,
-                                                              T* __restrict__ u) {
+KERNEL(prolong_cells, __launch_bounds__(256, PROLONG_BLOCKS))(Halving h, int march, In coarse, Out u) {
     await_previous();
     const bool is_flat = h.fine[2] == 1;
     const int m = blockIdx.x * 32 + threadIdx.x, k = is_flat ? 0 : blockIdx.y * 8 + threadIdx.y;

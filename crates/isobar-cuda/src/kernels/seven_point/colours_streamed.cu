@@ -311,10 +311,8 @@ KERNEL(prolong_relax, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op
 
 // v = u + P u_c after a sweep of both colours;  ||f - A v||^2
 KERNEL(prolong_relax_norm, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
-                                                                T rho, const T* f, const T* coarse_u, const T* u, T* v,
-                                                                double* partial, unsigned int* counter, double* norm) {
+                                                                T rho, const T* f, const T* coarse_u, const T* u, T* v, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double sum[1] = {relax<false, true, true>(h, op, even, length, first, rho, {f, u, v, coarse_u, nullptr})};
-    grid_sum<1>(sum, sums, partial, counter, norm);
+    grid_sum(sum, to);
 }

@@ -46,18 +46,21 @@ constexpr bool AT_ONCE = SWEEP_DEPTH <= 12;
 constexpr bool AT_ONCE = true;
 #endif
 
+// The coupling through the face to neighbour n.
+__device__ __forceinline__ T face_to(const Stencil& op, int n, const Fields& here, const Fields& there) {
+    return n == WEST    ? face<X>(op, there, here)
+           : n == EAST  ? face<X>(op, here, there)
+           : n == SOUTH ? face<Y>(op, there, here)
+                        : face<Y>(op, here, there);
+}
+
 template <bool NEIGHBOURS>
-__device__ __forceinline__ Outside outside(const Stencil& op, const Column& column, int k, Index at,
-                                           const Fields& here, const T* __restrict__ u) {
+__device__ __forceinline__ Outside outside(const Stencil& op, const Column& column, int k, Index at, const Fields& here, In u) {
     Outside sum = {load_shift(op, at) + sides(op, here, column.i, column.j, k), T(0)};
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         const Index there = at + column.to[n];
-        const Fields h = load(op, there);
-        const T between = n == WEST    ? face<X>(op, h, here)
-                          : n == EAST  ? face<X>(op, here, h)
-                          : n == SOUTH ? face<Y>(op, h, here)
-                                       : face<Y>(op, here, h);
+        const T between = face_to(op, n, here, load(op, there));
         const T t = column.has[n] ? between : T(0);
         sum.out += t;
         if (NEIGHBOURS) {

@@ -31,7 +31,7 @@ __device__ __forceinline__ bool own_column(const Stencil& op, int first, int& m,
 }
 
 // z = M^-1 r
-KERNEL(solve_lines, BOUNDS)(Stencil op, const T* __restrict__ r, T* z, T* __restrict__ ratio) {
+KERNEL(solve_lines, BOUNDS)(Stencil op, In r, T* z, Out ratio) {
     await_previous();
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
@@ -42,10 +42,8 @@ KERNEL(solve_lines, BOUNDS)(Stencil op, const T* __restrict__ r, T* z, T* __rest
 }
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  ||r||^2, side by side
-KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __restrict__ q, T* r, T* z, T* __restrict__ ratio,
-                                      double* partial, unsigned int* counter, double* rho_norm) {
+KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, In q, T* r, T* z, Out ratio, Reduction to) {
     await_previous();
-    __shared__ double sums[64];
     double sum[2] = {0, 0};
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
@@ -68,12 +66,12 @@ KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __
         };
         solve<false>(op, neighbours(op, m, j, c), valid, nullptr, z, ratio, rhs, prefetch_rhs, finish);
     }
-    grid_sum<2>(sum, sums, partial, counter, rho_norm);
+    grid_sum(sum, to);
 }
 
 #if DEPTH
 // 1 over the pivots of all columns, for the sweeps of sweeps.cu.
-KERNEL(factorise_lines, BOUNDS)(Stencil op, T* __restrict__ inverse_pivots) {
+KERNEL(factorise_lines, BOUNDS)(Stencil op, Out inverse_pivots) {
     await_previous();
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
@@ -85,8 +83,7 @@ KERNEL(factorise_lines, BOUNDS)(Stencil op, T* __restrict__ inverse_pivots) {
 // u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: to u itself, of which only the other
 // colour is then read, or, for both colours at once, to another vector.
 template <bool NEIGHBOURS>
-__device__ __forceinline__ void relax(const Stencil& op, int first, T rho, const T* __restrict__ f, const T* u,
-                                      T* to, T* y, T* __restrict__ ratio) {
+__device__ __forceinline__ void relax(const Stencil& op, int first, T rho, In f, const T* u, T* to, T* y, Out ratio) {
     int m, j, c;
     const bool valid = own_column(op, first, m, j, c);
     auto rhs = [&](Index at, bool) { return f[at]; };

@@ -51,6 +51,6 @@ KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result, doubl
     keep_most(result + 2 * N + 1, closed);
     if (SHIFT) {
         __shared__ double sums[8];
-        grid_sum<1>(shift, sums, partial, counter, result + 2 * N + 2);
+        grid_sum(shift, sums, {partial, counter, result + 2 * N + 2});
     }
 }

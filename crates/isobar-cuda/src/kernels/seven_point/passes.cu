@@ -9,7 +9,7 @@
 struct Plain {
     using V = T;
     using E = None;
-    const T* __restrict__ x;
+    In x;
     __device__ __forceinline__ T neighbour(Index at) const { return x[at]; }
     __device__ __forceinline__ void keep(Index, T) const {}
     __device__ __forceinline__ void prefetch(Index at) const { prefetch_l2(x + at); }
@@ -27,71 +27,63 @@ struct Bare {
 };
 
 // y = A x
-KERNEL(apply, BOUNDS)(Stencil op, int length, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply, BOUNDS)(Stencil op, int length, In x, Out y) {
     await_previous();
     struct Pass : Plain {
-        T* __restrict__ y;
+        Out y;
         __device__ __forceinline__ void cell(const Row<T>& row, None) const { y[row.at] = image(row); }
     } pass{{x}, y};
     stream(op, length, pass);
 }
 
-// Reads a value of another vector in the same cell.
+// Reads a value of another vector in the same cell too.
 struct One {
     T value;
 };
+struct Paired : Plain {
+    using E = One;
+    In other;
+    __device__ __forceinline__ One fetch(Index at) const { return {other[at]}; }
+};
 
 // r = f - A u
-KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_field, BOUNDS)(Stencil op, int length, In f, In u, Out r) {
     await_previous();
-    struct Pass : Plain {
-        using E = One;
-        const T* __restrict__ f;
-        T* __restrict__ r;
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
+    struct Pass : Paired {
+        Out r;
         __device__ __forceinline__ void cell(const Row<T>& row, One f) const { r[row.at] = f.value - image(row); }
-    } pass{{u}, f, r};
+    } pass{{{u}, f}, r};
     stream(op, length, pass);
 }
 
 // r = f - A u;  ||r||^2
-KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
-                         double* partial, unsigned int* counter, double* norm) {
+KERNEL(residual, BOUNDS)(Stencil op, int length, In f, In u, Out r, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
-    struct Pass : Plain {
-        using E = One;
-        const T* __restrict__ f;
-        T* __restrict__ r;
+    struct Pass : Paired {
+        Out r;
         double sum[1];
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) {
             T value = f.value - image(row);
             r[row.at] = value;
             sum[0] += double(value) * double(value);
         }
-    } pass{{u}, f, r, {0}};
+    } pass{{{u}, f}, r, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 // ||f - A u||^2
-KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                              unsigned int* counter, double* norm) {
+KERNEL(residual_norm, BOUNDS)(Stencil op, int length, In f, In u, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
-    struct Pass : Plain {
-        using E = One;
-        const T* __restrict__ f;
+    struct Pass : Paired {
         double sum[1];
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
         __device__ __forceinline__ void cell(const Row<T>& row, One f) {
             T value = f.value - image(row);
             sum[0] += double(value) * double(value);
         }
-    } pass{{u}, f, {0}};
+    } pass{{{u}, f}, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 // The right-hand side of a cell, and its previous value.
@@ -104,7 +96,7 @@ template <bool MOVES>
 struct RelaxPoints : Plain {
     using E = Given;
     T omega, momentum;
-    const T* __restrict__ f;
+    In f;
     T* v;
     double sum[1];
     __device__ __forceinline__ void prefetch(Index at) const {
@@ -123,30 +115,26 @@ struct RelaxPoints : Plain {
     }
 };
 
-KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restrict__ f, const T* __restrict__ u,
-                             T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, In f, In u, Out v, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     RelaxPoints<false> pass{{u}, omega, T(0), f, v, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
-KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, const T* __restrict__ f, const T* __restrict__ u,
-                                T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, In f, In u, Out v, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     RelaxPoints<true> pass{{u}, omega, momentum, f, v, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+    grid_sum(pass.sum, to);
 }
 
 // z = D^-1
-KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
+KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, Out z) {
     await_previous();
     struct Pass : Bare {
         using E = None;
-        T* __restrict__ z;
+        Out z;
         __device__ __forceinline__ None fetch(Index) const { return {}; }
         __device__ __forceinline__ void cell(const Row<None>& row, None) const { z[row.at] = inverse(row.diagonal()); }
     } pass{{}, z};
@@ -154,12 +142,12 @@ KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
 }
 
 // z = D^-1 r
-KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, In r, Out z) {
     await_previous();
     struct Pass : Bare {
         using E = One;
-        const T* __restrict__ r;
-        T* __restrict__ z;
+        In r;
+        Out z;
         __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
         __device__ __forceinline__ void cell(const Row<None>& row, One r) const {
             z[row.at] = r.value * inverse(row.diagonal());
@@ -169,16 +157,14 @@ KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__
 }
 
 // r -= alpha q;  z = D^-1 r;  rho = <r, z>;  ||r||^2, side by side
-KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q, T* __restrict__ r,
-                               T* __restrict__ z, double* partial, unsigned int* counter, double* rho_norm) {
+KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, In q, Out r, Out z, Reduction to) {
     await_previous();
-    __shared__ double sums[64];
     struct Pass : Bare {
         using E = One;
         T alpha;
-        const T* __restrict__ q;
-        T* __restrict__ r;
-        T* __restrict__ z;
+        In q;
+        Out r;
+        Out z;
         double sum[2];
         __device__ __forceinline__ void prefetch(Index at) const {
             prefetch_l2(q + at);
@@ -194,7 +180,7 @@ KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const 
         }
     } pass{{}, alpha_ratio.value(), q, r, z, {0, 0}};
     stream(op, length, pass);
-    grid_sum<2>(pass.sum, sums, partial, counter, rho_norm);
+    grid_sum(pass.sum, to);
 }
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>, with z and q in this or in single precision.
@@ -204,9 +190,9 @@ template <class R> struct Advance {
     using E = None;
     T alpha, beta;
     const R* __restrict__ z;
-    const T* __restrict__ p_old;
-    T* __restrict__ u;
-    T* __restrict__ p;
+    In p_old;
+    Out u;
+    Out p;
     R* __restrict__ q;
     double sum[1];
     __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], T(z[at])); }
@@ -233,33 +219,26 @@ template <class R> struct Advance {
 };
 
 template <class Pass>
-__device__ __forceinline__ void advance(const Stencil& op, int length, Pass pass, double* partial, unsigned int* counter, double* sigma) {
-    __shared__ double sums[32];
+__device__ __forceinline__ void advance(const Stencil& op, int length, Pass pass, Reduction to) {
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, sigma);
+    grid_sum(pass.sum, to);
 }
 
-KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const T* __restrict__ z,
-                                  const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
-                                  double* partial, unsigned int* counter, double* sigma) {
+KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, In z, In p_old, Out u, Out p, Out q, Reduction to) {
     await_previous();
-    advance(op, length, Advance<T>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);
+    advance(op, length, Advance<T>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, to);
 }
 
-KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z,
-                                         const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, float* __restrict__ q,
-                                         double* partial, unsigned int* counter, double* sigma) {
+KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z, In p_old,
+                                         Out u, Out p, float* __restrict__ q, Reduction to) {
     await_previous();
-    advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);
+    advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, to);
 }
 
 // v = D^-1 (r - L w), where w is read at neighbours; the sum is <v, D v>.
-struct Lower : Plain {
-    using E = One;
-    const T* __restrict__ r;
-    T* __restrict__ v;
+struct Lower : Paired {
+    Out v;
     double sum[1];
-    __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
     __device__ __forceinline__ void cell(const Row<T>& row, One r) {
         T total = r.value, diagonal = row.diagonal();
 #pragma unroll
@@ -271,29 +250,24 @@ struct Lower : Plain {
     }
 };
 
-KERNEL(relax_lower, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v) {
+KERNEL(relax_lower, BOUNDS)(Stencil op, int length, In r, In w, Out v) {
     await_previous();
-    Lower pass{{w}, r, v, {0}};
+    Lower pass{{{w}, r}, v, {0}};
     stream(op, length, pass);
 }
 
-KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v,
-                                double* partial, unsigned int* counter, double* rho) {
+KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, In r, In w, Out v, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
-    Lower pass{{w}, r, v, {0}};
+    Lower pass{{{w}, r}, v, {0}};
     stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, rho);
+    grid_sum(pass.sum, to);
 }
 
 // z = v - D^-1 L^T w. v and w may be the same vector.
-KERNEL(relax_upper, BOUNDS)(Stencil op, int length, const T* __restrict__ v, const T* __restrict__ w, T* __restrict__ z) {
+KERNEL(relax_upper, BOUNDS)(Stencil op, int length, In v, In w, Out z) {
     await_previous();
-    struct Pass : Plain {
-        using E = One;
-        const T* __restrict__ v;
-        T* __restrict__ z;
-        __device__ __forceinline__ One fetch(Index at) const { return {v[at]}; }
+    struct Pass : Paired {
+        Out z;
         __device__ __forceinline__ void cell(const Row<T>& row, One v) const {
             T total = T(0);
 #pragma unroll
@@ -301,7 +275,7 @@ KERNEL(relax_upper, BOUNDS)(Stencil op, int length, const T* __restrict__ v, con
                 if (row.higher[n]) total = fma(row.t[n], row.v[n], total);
             z[row.at] = fma(total, inverse(row.diagonal()), v.value);
         }
-    } pass{{w}, v, z};
+    } pass{{{w}, v}, z};
     stream(op, length, pass);
 }
 
@@ -316,9 +290,9 @@ __device__ __forceinline__ Scaled down(Scaled v) { return {down(v.inverse), down
 template <bool SCALED> struct IncompletePoisson {
     using V = Scaled;
     using E = None;
-    const T* __restrict__ inverse_diagonal;
-    const T* __restrict__ r;
-    T* __restrict__ z;
+    In inverse_diagonal;
+    In r;
+    Out z;
     __device__ __forceinline__ Scaled neighbour(Index at) const { return {inverse_diagonal[at], r[at]}; }
     __device__ __forceinline__ void keep(Index, Scaled) const {}
     __device__ __forceinline__ void prefetch(Index at) const {
@@ -340,15 +314,13 @@ template <bool SCALED> struct IncompletePoisson {
     }
 };
 
-KERNEL(incomplete_poisson, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal, const T* __restrict__ r,
-                                   T* __restrict__ z) {
+KERNEL(incomplete_poisson, BOUNDS)(Stencil op, int length, In inverse_diagonal, In r, Out z) {
     await_previous();
     IncompletePoisson<false> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
 }
 
-KERNEL(incomplete_poisson_scaled, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal,
-                                          const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(incomplete_poisson_scaled, BOUNDS)(Stencil op, int length, In inverse_diagonal, In r, Out z) {
     await_previous();
     IncompletePoisson<true> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
@@ -373,10 +345,8 @@ template <class F> __device__ __forceinline__ void for_each_own_cell(const Stenc
 // q -= A Z a;  sigma = <p, q>. Coefficients are read only where aggregates meet; q changes only there and
 // where s is not 0.
 KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* __restrict__ ids, const double* __restrict__ a,
-                                    const T* __restrict__ p, T* __restrict__ q, double* partial, unsigned int* counter,
-                                    double* sigma) {
+                                    In p, Out q, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double sum[1] = {0};
     auto value = [&](unsigned int id) { return id == 0xffffffffu ? T(0) : T(a[id]); };
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
@@ -391,12 +361,7 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
             const Index there = at + column.to[n];
             const unsigned int other = ids[there];
             if (other == id) continue;
-            const Fields h = load(op, at), h_there = load(op, there);
-            const T t = n == WEST    ? face<X>(op, h_there, h)
-                        : n == EAST  ? face<X>(op, h, h_there)
-                        : n == SOUTH ? face<Y>(op, h_there, h)
-                                     : face<Y>(op, h, h_there);
-            total = fma(t, here - value(other), total);
+            total = fma(face_to(op, n, load(op, at), load(op, there)), here - value(other), total);
         }
 #if !FLAT
 #pragma unroll
@@ -416,7 +381,7 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
         if (total != T(0)) q[at] = after;
         sum[0] += double(p[at]) * double(after);
     });
-    grid_sum<1>(sum, sums, partial, counter, sigma);
+    grid_sum(sum, to);
 }
 
 // Whether a cell takes part: it has a coefficient, a shift or an open face.
@@ -431,7 +396,7 @@ __device__ __forceinline__ bool is_active(const Stencil& op, const Column& colum
 }
 
 // x = 0 in cells that take no part.
-KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, T* __restrict__ x) {
+KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, Out x) {
     await_previous();
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
         if (!is_active(op, column, k, at, load(op, at))) x[at] = T(0);
@@ -471,14 +436,13 @@ KERNEL(mark_cells, BOUNDS)(Stencil op, int length, unsigned char* __restrict__ m
 
 // The number of closed faces inside the grid, and of cells with s > 0: a matrix with none of the former
 // and some of the latter is regular.
-KERNEL(census, BOUNDS)(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
+KERNEL(census, BOUNDS)(Stencil op, int length, Reduction to) {
     await_previous();
-    __shared__ double sums[64];
     double count[2] = {0, 0};
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
         const Fields h = load(op, at);
         count[0] += __popc(upper_faces(op, column, k, at, h) >> 3);
         count[1] += is_tied(op, column, k, at, h);
     });
-    grid_sum<2>(count, sums, partial, counter, counts);
+    grid_sum(count, to);
 }

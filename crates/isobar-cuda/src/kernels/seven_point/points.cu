@@ -47,32 +47,31 @@ __device__ __forceinline__ int inside(int n, int count, bool wraps) {
 __device__ __forceinline__ int line_place(int j, int pitch) { return (j >> 1) + pitch * (j & 1); }
 
 // Adds the rows of a tile's numbers, one per tile at the same place in x.
-__device__ __forceinline__ void sum_rows(const double* squares, const Span& sy, int tile, int tiles_x, double* partial) {
+__device__ __forceinline__ void sum_rows(const double* squares, const Span& sy, int tile, int tiles_x, const Reduction& to) {
     const int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < TILE_Y; row += THREADS / 32) {
         double sum = 0;
         for (int x = lane; x < TILE_X; x += 32) sum += squares[row * TILE_X + x];
         for (int step = 16; step > 0; step >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, step);
         if (lane == 0 && sy.leaves(sy.start + row)) {
-            partial[(long long)(sy.start + row) * tiles_x + tile] = sum;
+            to.partial[(long long)(sy.start + row) * tiles_x + tile] = sum;
             __threadfence();
         }
     }
 }
 
 // The last block adds all blocks' sums of every line.
-__device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, const double* partial, unsigned int* counter,
-                                          double* norms) {
+__device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, const Reduction& to) {
     __shared__ bool is_last;
     __syncthreads();
-    if (threadIdx.x == 0) is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
+    if (threadIdx.x == 0) is_last = atomicInc(to.counter, gridDim.x - 1) == gridDim.x - 1;
     __syncthreads();
     if (!is_last) return;
     __threadfence();
     for (int j = threadIdx.x; j < lines; j += THREADS) {
         double sum = 0;
-        for (int tile = 0; tile < tiles_x; tile++) sum += __ldcg(partial + (long long)j * tiles_x + tile);
-        norms[line_place(j, pitch)] = sum;
+        for (int tile = 0; tile < tiles_x; tile++) sum += __ldcg(to.partial + (long long)j * tiles_x + tile);
+        to.result[line_place(j, pitch)] = sum;
     }
 }
 
@@ -103,19 +102,18 @@ KERNEL(judge_lines, __launch_bounds__(256))(int lines, int pitch, double allowed
 #endif
 
 // v = u after a cycle;  ||f - A u||^2, in total or per line
-KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, T omega, const T* __restrict__ f,
-                                                const T* __restrict__ u, T* __restrict__ v,
+KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, T omega, In f,
+                                                In u, Out v,
 #if LINES
                                                 int line_pitch,
 #endif
-                                                double* partial, unsigned int* counter, double* norm) {
+                                                Reduction to) {
     await_previous();
     extern __shared__ double shared[];
 #if LINES
     double* squares = shared;
     T* before = reinterpret_cast<T*>(shared + TILE_X * TILE_Y);
 #else
-    __shared__ double sums[32];
     double sum[1] = {0};
     T* before = reinterpret_cast<T*>(shared);
 #endif
@@ -196,7 +194,7 @@ KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, 
     }
 #if LINES
     __syncthreads();
-    sum_rows(squares, sy, t % tiles_x, tiles_x, partial);
+    sum_rows(squares, sy, t % tiles_x, tiles_x, to);
 #endif
 
     const T rest = T(1) - omega;
@@ -232,8 +230,8 @@ KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, 
     for (int n = 0; n < STRIP; n++)
         if (n < cells && sx.leaves(i) && sy.leaves(j + n) && sz.leaves(k)) v[place(op, i, j + n, k)] = own[n];
 #if LINES
-    sum_lines(op.ny, tiles_x, line_pitch, partial, counter, norm);
+    sum_lines(op.ny, tiles_x, line_pitch, to);
 #else
-    grid_sum<1>(sum, sums, partial, counter, norm);
+    grid_sum(sum, to);
 #endif
 }

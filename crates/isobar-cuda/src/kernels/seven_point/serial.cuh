@@ -10,9 +10,8 @@ constexpr int AHEAD = 4;
 // layer. prefetch_rhs(at) prefetches what rhs reads. y and ratio are temporary vectors, unused if FLAT; y may be
 // the vector that finish writes.
 template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
-__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
-                                      T* __restrict__ y, T* __restrict__ ratio, Rhs rhs, Prefetch prefetch_rhs,
-                                      Finish finish) {
+__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, In u, Out y, Out ratio, Rhs rhs,
+                                      Prefetch prefetch_rhs, Finish finish) {
     if (!valid) return;
 #if FLAT
     Fields here = load(op, column.start);

@@ -56,13 +56,10 @@ struct Update {
 
 // v = u after SWEEPS sweeps, and `last` = u after one sweep fewer; with momentum, `before` is the previous u.  ||f - A u||^2 of the initial u.
 // In the order of operations of passes.cu.
-KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int length, T omega, T momentum,
-                                                            const T* __restrict__ f, const T* __restrict__ u, const T* before,
-                                                            T* v, T* last, double* partial, unsigned int* counter,
-                                                            double* norm) {
+KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int length, T omega, T momentum, In f, In u,
+                                                            const T* before, T* v, T* last, Reduction to) {
     await_previous();
     extern __shared__ double shared[];
-    __shared__ double sums[32];
     typedef T Plane[TILE];
     Plane(*level)[2] = reinterpret_cast<Plane(*)[2]>(shared);
     Plane(*fields)[2] = level + SWEEPS;
@@ -202,5 +199,5 @@ KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int leng
             __syncthreads();
         }
     }
-    grid_sum<1>(sum, sums, partial, counter, norm);
+    grid_sum(sum, to);
 }

@@ -27,12 +27,9 @@ typedef T Pair[2][TILE]; // the even cells and the odd ones
 
 // v = u after SWEEPS sweeps, and `last` = u after one sweep fewer; with momentum, `before` is the previous u.  ||f - A u||^2 of the initial u.
 KERNEL(relax_even, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, const Even* __restrict__ even, int length, T omega,
-                                                        T momentum, const T* __restrict__ f, const T* __restrict__ u,
-                                                        const T* before, T* v, T* last, double* partial, unsigned int* counter,
-                                                        double* norm) {
+                                                        T momentum, In f, In u, const T* before, T* v, T* last, Reduction to) {
     await_previous();
     extern __shared__ double dynamic[];
-    __shared__ double sums[32];
     Pair* const u_rows = reinterpret_cast<Pair*>(dynamic);
     Pair* const f_rows = u_rows + U_ROWS;
     Pair* const left = f_rows + F_ROWS; // results of all stages but the last, two rows each
@@ -191,5 +188,5 @@ KERNEL(relax_even, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, const Even* 
             __syncthreads();
         }
     }
-    grid_sum<1>(sum, sums, partial, counter, norm);
+    grid_sum(sum, to);
 }

@@ -13,8 +13,7 @@
 // u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: to u itself, of which only the other
 // colour is then read, or, for both colours at once, to another vector.
 template <bool NEIGHBOURS>
-__device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const T* __restrict__ inverse_pivots,
-                                      const T* __restrict__ f, const T* u, T* to) {
+__device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, In inverse_pivots, In f, const T* u, T* to) {
     __shared__ T values[LANES * MOST_CHUNKS], slopes[LANES * MOST_CHUNKS];
     const int nz = op.nz, lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y, k0 = chunk * SWEEP_DEPTH;
     const int own_m = blockIdx.x * LANES + lane, j = blockIdx.y, c = first ^ blockIdx.z;
@@ -119,7 +118,7 @@ template <class F> __device__ __forceinline__ void for_each_cell(const Stencil& 
 }
 
 // r = f - A u in columns of one colour, after a sweep from zero that ended with the other colour: the contributions of that colour.
-KERNEL(residual_coupled, __launch_bounds__(256))(Stencil op, int colour, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_coupled, __launch_bounds__(256))(Stencil op, int colour, In u, Out r) {
     await_previous();
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         r[at] = outside<true>(op, column, k, at, here, u).in;
@@ -127,8 +126,7 @@ KERNEL(residual_coupled, __launch_bounds__(256))(Stencil op, int colour, const T
 }
 
 // r = f - A u in columns of one colour, if columns are not periodic.
-KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, const T* __restrict__ f, const T* __restrict__ u,
-                                                   T* __restrict__ r) {
+KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, In f, In u, Out r) {
     await_previous();
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         const T own = u[at];
@@ -138,12 +136,7 @@ KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, const
 #pragma unroll
         for (int n = 0; n < 4; n++) {
             const Index there = at + column.to[n];
-            const Fields h = load(op, there);
-            const T between = n == WEST    ? face<X>(op, h, here)
-                              : n == EAST  ? face<X>(op, here, h)
-                              : n == SOUTH ? face<Y>(op, h, here)
-                                           : face<Y>(op, here, h);
-            sum = fma(between, own - u[there], sum);
+            sum = fma(face_to(op, n, here, load(op, there)), own - u[there], sum);
         }
         const Index below = at - (k > 0 ? op.pitch : 0), above = at + (k + 1 < op.nz ? op.pitch : 0);
         sum = fma(face<Z>(op, load(op, below), here), own - u[below], sum);

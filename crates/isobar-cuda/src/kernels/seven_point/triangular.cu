@@ -116,7 +116,7 @@ KERNEL(factorise, __launch_bounds__(512))(Stencil op, long long cells, long long
 // z = (D + L^T)^-1 D (D + L)^-1 r, with pivots D, and L without the couplings between blocks of `block` unknowns: upwards, downwards, or
 // both.
 KERNEL(substitute, __launch_bounds__(512))(Stencil op, long long cells, long long block, long long blocks, int upwards,
-                                           int downwards, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
+                                           int downwards, In inverse_pivots, In r, T* z) {
     await_previous();
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
@@ -151,11 +151,11 @@ template <bool FIRST, class F> __device__ __forceinline__ void beside(const Sten
     const Fields h = load(op, here), h_there = load(op, there);
     f(here, there, FIRST ? face<Y>(op, h_there, h) : face<Y>(op, h, h_there));
 }
-KERNEL(add_row_before, __launch_bounds__(256))(Stencil op, const T* __restrict__ z, T* r) {
+KERNEL(add_row_before, __launch_bounds__(256))(Stencil op, In z, T* r) {
     await_previous();
     beside<true>(op, [&](Index here, Index there, T t) { r[here] = fma(t, z[there], r[here]); });
 }
-KERNEL(add_row_behind, __launch_bounds__(256))(Stencil op, const T* __restrict__ inverse_pivots, T* z) {
+KERNEL(add_row_behind, __launch_bounds__(256))(Stencil op, In inverse_pivots, T* z) {
     await_previous();
     beside<false>(op, [&](Index here, Index there, T t) { z[here] = fma(t * z[there], inverse_pivots[here], z[here]); });
 }

@@ -18,9 +18,9 @@ template <bool UP, bool RESIDUAL> struct Substitution {
     };
 
     const Stencil& op;
-    const T* __restrict__ inverse_pivots;
+    In inverse_pivots;
     T* r;
-    const T* __restrict__ q;
+    In q;
     T alpha;
     T* z;
     double sums[2];
@@ -30,7 +30,7 @@ template <bool UP, bool RESIDUAL> struct Substitution {
     Fields here_next[2], below_next[2], edge_next, far_next;
     Fields before_next[2];
 
-    __device__ __forceinline__ Substitution(const Stencil& op, const T* __restrict__ inverse_pivots, T* r, const T* __restrict__ q,
+    __device__ __forceinline__ Substitution(const Stencil& op, In inverse_pivots, T* r, In q,
                                             T alpha, T* z)
         : op(op), inverse_pivots(inverse_pivots), r(r), q(q), alpha(alpha), z(z), sums{0, 0}, ratio_x(ratio_once<X>(op)),
           ratio_march(ratio_once<MARCH>(op)), ratio_chain(ratio_once<CHAIN>(op)), edge_next{}, far_next{} {
@@ -152,28 +152,24 @@ template <bool UP, bool RESIDUAL> struct Substitution {
 
 static_assert(warp_bytes(Substitution<true, true>::PAIRS, Substitution<true, true>::SINGLES) == SUBSTITUTE_BYTES, "as on the host");
 
-KERNEL(substitute_up, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots,
-                                                       const T* __restrict__ r, T* z) {
+KERNEL(substitute_up, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, In inverse_pivots, In r, T* z) {
     await_previous();
     Substitution<true, false> work(op, inverse_pivots, const_cast<T*>(r), nullptr, T(0), z);
     in_order<true>(op, tickets, work);
     forget(tickets);
 }
 
-KERNEL(substitute_up_residual, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, Ratio alpha,
-                                                                const T* __restrict__ inverse_pivots, const T* __restrict__ q,
-                                                                T* r, T* z, double* partial, unsigned int* counter,
-                                                                double* result) {
+KERNEL(substitute_up_residual, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, Ratio alpha, In inverse_pivots,
+                                                                In q, T* r, T* z, Reduction to) {
     await_previous();
     __shared__ double scratch[2 * MOST_THREADS / 32];
     Substitution<true, true> work(op, inverse_pivots, r, q, alpha.value(), z);
     const int tile = in_order<true>(op, tickets, work);
-    grid_sum<2>(work.sums, scratch, partial, counter, result, tile);
+    grid_sum<2>(work.sums, scratch, to, tile);
     forget(tickets);
 }
 
-KERNEL(substitute_down, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots,
-                                                         T* z) {
+KERNEL(substitute_down, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, In inverse_pivots, T* z) {
     await_previous();
     Substitution<false, false> work(op, inverse_pivots, nullptr, nullptr, T(0), z);
     in_order<false>(op, tickets, work);

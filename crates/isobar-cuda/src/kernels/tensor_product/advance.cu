@@ -35,10 +35,8 @@ struct Row {
 // alpha is that of the previous iteration. p_old must be finite, so it must be zeroed before the first iteration. p and p_old are
 // different fields, so that p can be recomputed. z and q are in this or in single precision. Traffic: u, z, p_old read; u, p, q written.
 template <class R>
-__device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, const R* __restrict__ z, const T* __restrict__ p_old,
-                                        T* __restrict__ u, T* __restrict__ p, R* __restrict__ q, double* partial,
-                                        unsigned int* counter, double* result) {
-    __shared__ double sums[32];
+__device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, const R* __restrict__ z, In p_old, Out u, Out p,
+                                        R* __restrict__ q, Reduction to) {
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;
     int rows = (op.ny + gridDim.z - 1) / gridDim.z, j0 = blockIdx.z * rows, j1 = min(j0 + rows, op.ny);
@@ -136,21 +134,18 @@ __device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, con
             here = north;
         }
     }
-    grid_sum<1>(product, sums, partial, counter, result);
+    grid_sum(product, to);
 }
 
-KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha, Ratio beta,
-                                                                      const T* __restrict__ z, const T* __restrict__ p_old,
-                                                                      T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
-                                                                      double* partial, unsigned int* counter, double* result) {
+KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha, Ratio beta, In z, In p_old, Out u,
+                                                                      Out p, Out q, Reduction to) {
     await_previous();
-    advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, partial, counter, result);
+    advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, to);
 }
 
 KERNEL(advance_direction_single, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha, Ratio beta,
-                                                                             const float* __restrict__ z, const T* __restrict__ p_old,
-                                                                             T* __restrict__ u, T* __restrict__ p, float* __restrict__ q,
-                                                                             double* partial, unsigned int* counter, double* result) {
+                                                                             const float* __restrict__ z, In p_old, Out u, Out p,
+                                                                             float* __restrict__ q, Reduction to) {
     await_previous();
-    advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, partial, counter, result);
+    advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, to);
 }

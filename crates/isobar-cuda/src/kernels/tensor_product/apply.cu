@@ -6,7 +6,7 @@
 // Launched over cells (cell.cuh).
 
 // y = A x
-KERNEL(apply)(Operator op, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply)(Operator op, In x, Out y) {
     await_previous();
     Cell cell = this_cell(op.pitch, op.nz);
     if (!cell.inside) return;
@@ -23,7 +23,7 @@ KERNEL(apply)(Operator op, const T* __restrict__ x, T* __restrict__ y) {
 }
 
 // z = D^-1 r, D the diagonal of A
-KERNEL(divide_by_diagonal)(Operator op, const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(divide_by_diagonal)(Operator op, In r, Out z) {
     await_previous();
     Cell cell = this_cell(op.pitch, op.nz);
     if (!cell.inside) return;
@@ -35,51 +35,38 @@ KERNEL(divide_by_diagonal)(Operator op, const T* __restrict__ r, T* __restrict__
 // Launched as in residual.cuh. The _red kernels are for residuals after a red-black sweep, when the black ones are zero.
 
 // result = |f - A u|^2. Traffic: u, f read (red: u, f/2).
-KERNEL(residual_norm, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                    double* partial, unsigned int* counter, double* result) {
+KERNEL(residual_norm, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {residual_rows<2, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
-KERNEL(residual_norm_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                        double* partial, unsigned int* counter, double* result) {
+KERNEL(residual_norm_red, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {residual_rows<1, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 // r = f - A u and result = |r|^2
-KERNEL(residual_field, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                     T* __restrict__ r, double* partial, unsigned int* counter,
-                                                     double* result) {
+KERNEL(residual_field, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, Out r, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {residual_rows<2, STORE, true, T>(op, f, u, r, 0)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 #if !SINGLE
 
 // r = f - A u, rounded to single precision, with the sum before rounding; the _red kernel sets r's black cells to zero.
-KERNEL(residual_in_single, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                         float* __restrict__ r, double* partial, unsigned int* counter,
-                                                         double* result) {
+KERNEL(residual_in_single, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, float* __restrict__ r, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {residual_rows<2, STORE, true, float>(op, f, u, r, 0)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
-KERNEL(residual_in_single_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                             float* __restrict__ r, double* partial, unsigned int* counter,
-                                                             double* result) {
+KERNEL(residual_in_single_red, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, float* __restrict__ r, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {residual_rows<1, STORE, true, float>(op, f, u, r, 0)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 #endif

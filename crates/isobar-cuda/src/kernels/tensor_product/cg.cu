@@ -64,20 +64,17 @@ __device__ __forceinline__ void precondition_tiles(const Operator& op, int first
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  |r|^2, side by side.
 // Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the GPU at once.
-KERNEL(precondition_residual, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, Ratio alpha, const T* __restrict__ q, T* r,
-                                                                    T* __restrict__ z, double* partial, unsigned int* counter,
-                                                                    double* rho_norm) {
+KERNEL(precondition_residual, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, Ratio alpha, In q, T* r, Out z, Reduction to) {
     await_previous();
     __shared__ LineScratch scratch;
-    __shared__ double sums[64];
     double sum[2] = {0, 0};
     precondition_tiles<true>(op, 0, 1, 2 * op.ny, alpha.value(), q, r, z, sum, scratch);
-    grid_sum<2>(sum, sums, partial, counter, rho_norm);
+    grid_sum(sum, to);
 }
 
 // z = M^-1 r on the colours first ... first + colours - 1: the block Jacobi preconditioner, and the first half
 // sweep from zero. Traffic per colour: r/2 read; z/2 written. Launch as above.
-KERNEL(precondition, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int first, int colours, T* r, T* __restrict__ z) {
+KERNEL(precondition, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int first, int colours, T* r, Out z) {
     await_previous();
     __shared__ LineScratch scratch;
     double unused[2];

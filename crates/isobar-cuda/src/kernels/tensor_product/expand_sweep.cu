@@ -20,8 +20,7 @@ constexpr int PAIRS = (COUNT + 1) / 2, STRIDE = 2 * PAIRS;
 constexpr int MINE = (COUNT + W - 1) / W;
 
 // u_c = M^-1 (f_c - offdiag sum_m s_m x_m). Traffic: f/2 read; u/2 written; x.
-KERNEL(expand_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, Modes modes, int colour, const Mode* __restrict__ x,
-                                                           const T* __restrict__ f, T* __restrict__ u) {
+KERNEL(expand_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, Modes modes, int colour, const Mode* __restrict__ x, In f, Out u) {
     await_previous();
     extern __shared__ __align__(16) unsigned char dynamic[];
     __shared__ LineScratch scratch;

@@ -192,59 +192,49 @@ __device__ __forceinline__ double project_field(const Operator& op, const T* r, 
     return square;
 }
 
-KERNEL(project, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
-                                               Mode* __restrict__ g) {
+KERNEL(project, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, In r, Mode* __restrict__ g) {
     await_previous();
     project_field<false, false>(op, r, g, modes, split, nullptr);
 }
 
 // g_m = sum_k s_m(k) r_k and result = |r|^2.
-KERNEL(project_norm, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
-                                                    Mode* __restrict__ g, double* partial, unsigned int* counter,
-                                                    double* result) {
+KERNEL(project_norm, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, In r, Mode* __restrict__ g, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {project_field<true, false>(op, r, g, modes, split, nullptr)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 #if !SINGLE
 
 // g_m = sum_k s_m(k) r_k, |r|^2, and r rounded. Traffic: r read; half a vector written.
-KERNEL(project_rounded, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
-                                                       Mode* __restrict__ g, T* __restrict__ u, double* partial,
-                                                       unsigned int* counter, double* result) {
+KERNEL(project_rounded, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, In r, Mode* __restrict__ g, Out u,
+                                                       Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {project_field<true, true>(op, r, g, modes, split, u)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 #endif
 
 // g_m = sum_k s_m(k) (f - A u)_k and result = |f - A u|^2. Traffic: f, u read (red: f/2).
-KERNEL(project_residual, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ f,
-                                                        const T* __restrict__ u, Mode* __restrict__ g, double* partial,
-                                                        unsigned int* counter, double* result) {
+KERNEL(project_residual, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, In f, In u, Mode* __restrict__ g,
+                                                        Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {project_tiles<RESIDUAL>(op, f, u, g, modes, split)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
-KERNEL(project_residual_red, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ f,
-                                                            const T* __restrict__ u, Mode* __restrict__ g, double* partial,
-                                                            unsigned int* counter, double* result) {
+KERNEL(project_residual_red, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, In f, In u, Mode* __restrict__ g,
+                                                            Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     double square[1] = {project_tiles<RESIDUAL_RED>(op, f, u, g, modes, split)};
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }
 
 // u_k += sum_m s_m(k) x_m, or u_k = sum_m s_m(k) x_m; on one colour, or from red on both. As many columns per thread as
 // in projection.
 KERNEL(expand, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, int first_colour, int colours, int adds,
-                                              const Mode* __restrict__ x, T* __restrict__ u) {
+                                              const Mode* __restrict__ x, Out u) {
     await_previous();
     const int lines = colours * op.ny;
     Share share(op, modes, (lines + PAIR - 1) / PAIR, split);

@@ -225,23 +225,19 @@ __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, in
     }
 }
 
-KERNEL(sweep_restrict_zero, __launch_bounds__(Around<2, 3>::THREADS))(Operator op, int first, int layers,
-                                                                      const T* __restrict__ f, T* __restrict__ out,
-                                                                      T* __restrict__ coarse, int coarse_pitch) {
+KERNEL(sweep_restrict_zero, __launch_bounds__(Around<2, 3>::THREADS))(Operator op, int first, int layers, In f, Out out,
+                                                                      Out coarse, int coarse_pitch) {
     sweep_restrict<FROM_ZERO>(op, first, layers, f, f, out, coarse, coarse_pitch);
 }
 
-KERNEL(sweep_restrict_given, __launch_bounds__(Around<2, 3>::THREADS))(Operator op, int first, int layers,
-                                                                       const T* __restrict__ f, const T* __restrict__ u,
-                                                                       T* __restrict__ out, T* __restrict__ coarse,
-                                                                       int coarse_pitch) {
+KERNEL(sweep_restrict_given, __launch_bounds__(Around<2, 3>::THREADS))(Operator op, int first, int layers, In f, In u, Out out,
+                                                                       Out coarse, int coarse_pitch) {
     sweep_restrict<FROM_FIELD>(op, first, layers, f, u, out, coarse, coarse_pitch);
 }
 
 // One sweep from u + P e, with colour `first` before the other, to `out`; if tau is not 1, tau times the result plus 1 - tau times
 // the old contents.
-KERNEL(prolong_sweep, __launch_bounds__(Around<1, 2>::THREADS))(Operator op, int first, int layers, T tau,
-                                                                const T* __restrict__ f, const T* __restrict__ u, T* out,
+KERNEL(prolong_sweep, __launch_bounds__(Around<1, 2>::THREADS))(Operator op, int first, int layers, T tau, In f, In u, T* out,
                                                                 Coarse<T> coarse) {
     constexpr int HX = 1, HY = 2;
     __shared__ Around<HX, HY> one, other;
@@ -408,7 +404,7 @@ struct Levels {
 // Launch: one block per layer, with at least half a row's columns, rounded up, times the rows of the first level. Dynamic shared memory:
 // two numbers per cell of all levels, and twelve per thread's cell of all levels but the first.
 KERNEL(cycle, __launch_bounds__(MOST_THREADS))(const Operator* __restrict__ operators, int count, int coarse_sweeps, int first,
-                                               const T* __restrict__ f, T* __restrict__ u) {
+                                               In f, Out u) {
     extern __shared__ __align__(16) unsigned char dynamic[];
     __shared__ Level level[MOST_LEVELS];
     const int k = blockIdx.x, n = threadIdx.x;

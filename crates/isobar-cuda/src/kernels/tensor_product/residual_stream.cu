@@ -12,11 +12,8 @@ constexpr int K = DEPTH;
 #endif
 
 // result = |f - A u|^2 over red columns. Traffic: u, f/2 read.
-KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, const T* __restrict__ f,
-                                                                      const T* __restrict__ u, double* partial,
-                                                                      unsigned int* counter, double* result) {
+KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, In f, In u, Reduction to) {
     await_previous();
-    __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;
     int rows = (op.ny + gridDim.z - 1) / gridDim.z, j0 = blockIdx.z * rows, j1 = min(j0 + rows, op.ny);
@@ -80,5 +77,5 @@ KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator o
             beside = beside_north;
         }
     }
-    grid_sum<1>(square, sums, partial, counter, result);
+    grid_sum(square, to);
 }

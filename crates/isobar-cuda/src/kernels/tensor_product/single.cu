@@ -20,7 +20,7 @@ KERNEL(line_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour
 #else
 
 // u_c = M^-1 (f_c - offdiag u_other) with u_other in single and u_c in double precision. Traffic: f/2, u/4 read; u/2 written.
-KERNEL(line_sweep_rounded, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, const T* __restrict__ f, T* u) {
+KERNEL(line_sweep_rounded, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, In f, T* u) {
     await_previous();
     stream<0>(op, colour, f, u, u, nullptr, Coarse<TC>{}, nullptr);
 }

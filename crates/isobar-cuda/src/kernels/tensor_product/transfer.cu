@@ -7,14 +7,12 @@
 // coarse = sum of the four fine residuals of a coarse cell: fine cells (2I + p, 2J + q) are m = I in both
 // colours of rows 2J and 2J + 1. The first kernel is for residuals after a red-black sweep, when the black ones are zero.
 // Launched as in residual.cuh. Traffic: u, f/2 read and 1/4 written (both: u, f read).
-KERNEL(residual_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                        T* __restrict__ coarse, int coarse_pitch) {
+KERNEL(residual_restrict, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, Out coarse, int coarse_pitch) {
     await_previous();
     residual_rows<1, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
 
-KERNEL(residual_restrict_both, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
-                                                             T* __restrict__ coarse, int coarse_pitch) {
+KERNEL(residual_restrict_both, __launch_bounds__(32 * ROWS))(Operator op, In f, In u, Out coarse, int coarse_pitch) {
     await_previous();
     residual_rows<2, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
@@ -22,8 +20,7 @@ KERNEL(residual_restrict_both, __launch_bounds__(32 * ROWS))(Operator op, const 
 // coarse = R (f - A u) after one red-black sweep from u = 0. The red columns were solved with zeros around
 // them, so their residual consists of the couplings to the new black values: no
 // vertical part, no difference of large numbers. Traffic: u/2 read and 1/4 written.
-KERNEL(coupling_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ u, T* __restrict__ coarse,
-                                                        int coarse_pitch) {
+KERNEL(coupling_restrict, __launch_bounds__(32 * ROWS))(Operator op, In u, Out coarse, int coarse_pitch) {
     await_previous();
     int nz = LAYERS(op);
     int m = blockIdx.x * 32 + threadIdx.x, jc = blockIdx.y * ROWS + threadIdx.y;
@@ -49,7 +46,7 @@ KERNEL(coupling_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __
 }
 
 // coarse = R f, launched over the coarse cells (cell.cuh). A missing fine column is padding.
-KERNEL(restrict_field)(Operator op, const T* __restrict__ f, int coarse_pitch, T* __restrict__ coarse) {
+KERNEL(restrict_field)(Operator op, In f, int coarse_pitch, Out coarse) {
     await_previous();
     Cell cell = this_cell(coarse_pitch, op.nz);
     if (!cell.inside) return;

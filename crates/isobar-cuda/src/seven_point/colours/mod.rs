@@ -8,14 +8,14 @@ mod streamed;
 
 use std::sync::OnceLock;
 
-use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape, Sum};
+use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape};
 
 use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;
 use super::Kernels;
 use super::passes::Passes;
 use crate::launch::refuse_while_recording;
-use crate::{Arguments, Cuda, Pointer, Reduction, Vector};
+use crate::{Arguments, Pointer, Reduction, Sum, Vector};
 
 /// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;
@@ -103,7 +103,7 @@ impl<T: Real> Passes<T> {
         f: &Vector<T>,
         u: &Vector<T>,
         r: Option<&mut Vector<f32>>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         let Colours { march, reduction, .. } = self.colours()?;
         let Shape { nx, ny, nz } = self.layout().shape();

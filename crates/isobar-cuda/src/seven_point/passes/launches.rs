@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use isobar_core::prelude::{
-    Axis, Colour, Diffusion, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum,
-    read, write,
+    Axis, Colour, Diffusion, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, read,
+    write,
 };
 
 use super::super::{Kernels, Residual, Steps, direction_kernel};
 use super::{Passes, with_all};
 use crate::diffusion::Kind;
 use crate::vector::is_single;
-use crate::{Arguments, Cuda, Scalars, Vector};
+use crate::{Arguments, Cuda, Scalars, Sum, Vector};
 
 impl<T: Real> Kernels for Passes<T> {
     type Real = T;
@@ -102,11 +102,11 @@ impl<T: Real> Kernels for Passes<T> {
         self.pass("apply", &[x.pointer(), y.pointer()])
     }
 
-    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual(&self, [f, u]: [&Vector<T>; 2], r: &mut Vector<T>, (norm, scalars): Sum<'_>) -> Result<()> {
         self.pass_with_sums("residual", &[f.pointer(), u.pointer(), r.pointer()], scalars.pointer(norm))
     }
 
-    fn residual_norm(&self, _: Residual, f: &Vector<T>, u: &Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
+    fn residual_norm(&self, _: Residual, [f, u]: [&Vector<T>; 2], (norm, scalars): Sum<'_>) -> Result<()> {
         self.pass_with_sums("residual_norm", &[f.pointer(), u.pointer()], scalars.pointer(norm))
     }
 

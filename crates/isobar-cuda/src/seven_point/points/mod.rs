@@ -11,7 +11,7 @@ pub(super) mod tile;
 use std::sync::Arc;
 
 use isobar_core::operator::points::move_by_sweeps;
-use isobar_core::prelude::{Operator, PointCycle, PointSmoother, Real, Result, Shape, Sum};
+use isobar_core::prelude::{Operator, PointCycle, PointSmoother, Real, Result, Shape};
 use isobar_dist::require_sweeps;
 
 use self::tile::{Block, Ready, suggested, too_large};
@@ -19,7 +19,7 @@ use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::driver::lock;
 use crate::launch::refuse_while_recording;
-use crate::{Arguments, Cuda, Launch, Reduction, Vector};
+use crate::{Arguments, Cuda, Launch, Reduction, Sum, Vector};
 
 impl<T: Real> SevenPoint<Passes<T>> {
     fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
@@ -75,7 +75,7 @@ impl<T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<T>> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         v: &mut Vector<T>,
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         self.fill(u)?;
         let passes = self.kernels();
@@ -113,7 +113,7 @@ impl<T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<T>> {
         [f, before]: [&Vector<T>; 2],
         u: &mut Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
-        (norm, scalars): Sum<'_, Cuda>,
+        (norm, scalars): Sum<'_>,
     ) -> Result<()> {
         match self.streamed(cycle)? {
             Some(streamed) => {
@@ -148,7 +148,7 @@ impl<T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<T>> {
         vectors: [&Vector<f64>; 2],
         n: &mut Vector<f64>,
         allowed: f64,
-        (worst, scalars): Sum<'_, Cuda>,
+        (worst, scalars): Sum<'_>,
     ) -> Result<()> {
         self.launch_judge(vectors, n, allowed, worst, scalars)
     }

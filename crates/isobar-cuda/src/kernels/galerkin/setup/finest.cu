@@ -35,7 +35,7 @@ KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix
     __shared__ Number tile[4][TILE][TILE + 1];
     const int extents[3] = {a.nx, a.ny, a.nz};
     double ratios[3];
-    const T* __restrict__ fields[3];
+    In fields[3];
 #pragma unroll
     for (int d = 0; d < 3; d++) {
         ratios[d] = form.stored_faces ? 1 : double(op.ratio[d]);

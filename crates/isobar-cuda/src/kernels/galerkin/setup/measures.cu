@@ -23,7 +23,7 @@ KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsign
             }
         }
     }
-    grid_sum<6>(total, scratch, partial, counter, result);
+    grid_sum(total, scratch, {partial, counter, result});
 }
 
 // For a matrix with three stored directions: the result of `mean_couplings`; then, initially zero: result[6] becomes 1 if anywhere a coupling
@@ -86,5 +86,5 @@ KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, double* partial, unsign
     if (found) result[6] = 1;
     keep_most(result + 7, most);
     keep_most(result + 8, least > 0 ? 1 / double(least) : double(never));
-    grid_sum<6>(total, scratch, partial, counter, result);
+    grid_sum(total, scratch, {partial, counter, result});
 }
