@@ -55,6 +55,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) bounds: Bounds,
     /// Whether everything made from the coefficients matches the operator's; false after a failed update.
     pub(super) is_current: bool,
+    /// Whether b and u are those of the last solve, which may have been between arrays.
+    pub(super) has_solution: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
     pub(super) scalars: B::Scalars,
@@ -187,6 +189,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             decision,
             bounds: Bounds::default(),
             is_current: true,
+            has_solution: true,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
@@ -343,8 +346,13 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn balance(&mut self) -> Result<Balance> {
-        let Self { backend, stencil, capabilities, b, u, layout, scalars, .. } = self;
         self.callers.turns.require_one("sums of a solution")?;
+        if !self.has_solution {
+            return Err(Error::Unsupported(
+                "sums of a solution that went from array to array; solve into no array".into(),
+            ));
+        }
+        let Self { backend, stencil, capabilities, b, u, layout, scalars, .. } = self;
         if capabilities.aggregates.is_none() {
             return Err(Error::Unsupported("sums of a solution are computed for diffusion only".into()));
         }
@@ -392,8 +400,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if guess == Guess::Zero
             && let Some(outcome) = self.solve_arrays(&rhs, &mut u, observer)?
         {
+            self.has_solution = false;
             return Ok(outcome);
         }
+        self.has_solution = true;
         upload(&self.backend, &self.callers, rhs, &mut self.b)?;
         let mut is_there = matches!(rhs, Source::Device(_));
         if guess == Guess::Given {
