@@ -292,6 +292,27 @@ pub(crate) fn looks_separable(matrix: &dyn SeparableRows) -> bool {
     })
 }
 
+/// Writes the shifts of the row (j, k) from their parts: c along lines, and what depends on one transformed axis alone.
+fn fill_ties(
+    (line, [first, second], lines): (usize, &[AxisMatrix; 2], &Lines),
+    (layer, profiles): (&[f64], &[Vec<f64>; 2]),
+    [j, k]: [usize; 2],
+    row: &mut [f64],
+) {
+    let [w, v] = &lines.weights;
+    if line == 0 {
+        let (masses, p, q) =
+            (first.mass[j] * second.mass[k], profiles[0][j] / first.mass[j], profiles[1][k] / second.mass[k]);
+        let terms = row.iter_mut().zip(layer).zip(w.iter().zip(v));
+        terms.for_each(|((tie, layer), (w, v))| *tie = masses * (layer + p * w + q * v));
+        return;
+    }
+    let (n, k) = if line == 1 { (k, j) } else { (j, k) };
+    let (alone, times) = (second.mass[n] * layer[k] + profiles[1][n] * v[k], second.mass[n] * w[k]);
+    let terms = row.iter_mut().zip(first.mass.iter().zip(&profiles[0]));
+    terms.for_each(|(tie, (mass, profile))| *tie = alone * mass + times * profile);
+}
+
 /// Returns a cell of a layer, the same every time.
 pub(super) fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]) -> [usize; 3] {
     let mut z = (layer as u64) << 32 | (axis as u64) << 24 | number;
@@ -363,30 +384,13 @@ impl Separable {
             ((found - sum).abs() > TOLERANCE * size).then_some((found, sum))
         };
         let Shape { nx, ny, nz } = *shape;
-        // The same sum times the masses, with a stricter bound, which hardly any matrix misses that has this form.
-        let row_fits = |[j, k]: [usize; 2]| {
-            let Some(found) = row([j, k]) else { return false };
-            let ([first, second], [w, v]) = (&*factors, &lines.weights);
+        // With a stricter bound, which hardly any matrix misses that has this form.
+        let row_fits = |place: [usize; 2]| {
+            let Some(found) = row(place) else { return false };
+            let mut values = vec![0.0; nx];
+            fill_ties((*line, factors, lines), (&layer, &profiles), place, &mut values);
             let close = |found: f64, wanted: f64| (found - wanted).abs() <= TOLERANCE * found.abs();
-            let all = |wanted: &dyn Fn(&mut [f64])| {
-                let mut values = vec![0.0; nx];
-                wanted(&mut values);
-                found.iter().zip(&values).fold(true, |all, (&found, &wanted)| all & close(found, wanted))
-            };
-            let part = |which: usize, n: usize| profiles[which][n] / factors[which].mass[n];
-            if *line == 0 {
-                let (masses, [p, q]) = (first.mass[j] * second.mass[k], [part(0, j), part(1, k)]);
-                return all(&|values| {
-                    let terms = values.iter_mut().zip(&layer).zip(w.iter().zip(v));
-                    terms.for_each(|((value, layer), (w, v))| *value = masses * (layer + p * w + q * v));
-                });
-            }
-            let (n, k) = if *line == 1 { (k, j) } else { (j, k) };
-            let (alone, times) = (second.mass[n] * (layer[k] + part(1, n) * v[k]), second.mass[n] * w[k]);
-            all(&|values| {
-                let terms = values.iter_mut().zip(first.mass.iter().zip(&profiles[0]));
-                terms.for_each(|(value, (mass, profile))| *value = alone * mass + times * profile);
-            })
+            found.iter().zip(&values).fold(true, |all, (&found, &wanted)| all & close(found, wanted))
         };
         let to_check = if fits { 0 } else { ny * nz };
         let wrong = find_in_rows(&Host, to_check, nx, |mut rows| {
