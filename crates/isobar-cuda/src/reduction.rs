@@ -28,8 +28,13 @@ impl Reduction {
 
     /// Appends a kernel's `Reduction` (reduce.cuh), whose sums go to this address.
     pub(crate) fn append(&self, arguments: Arguments, blocks: usize, sums: Pointer) -> Arguments {
+        arguments.with(self.parts(blocks, sums))
+    }
+
+    /// Returns the parts of a `Reduction`.
+    pub(crate) fn parts(&self, blocks: usize, sums: Pointer) -> [Pointer; 3] {
         assert!(blocks <= self.blocks, "a kernel of {blocks} blocks, but the buffer is for {}", self.blocks);
         let start = self.scratch.start();
-        arguments.with([start + COUNTER as Pointer, start, sums])
+        [start + COUNTER as Pointer, start, sums]
     }
 }

@@ -66,6 +66,6 @@ __device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, co
 
 // The same for blocks of any size.
 template <int N> __device__ __forceinline__ void grid_sum(double (&value)[N], const Reduction& to) {
-    __shared__ double scratch[32 * N];
+    __shared__ __align__(16) double scratch[32 * N];
     grid_sum(value, scratch, to);
 }

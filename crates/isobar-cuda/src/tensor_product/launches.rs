@@ -206,7 +206,9 @@ impl<T: Real> Kernels for TensorProduct<T> {
         let ResidualUpdate { r, q, z, alpha, out } = v;
         let arguments = self.arguments().with(scalars.ratio(alpha));
         let arguments = arguments.with(q.pointer()).with(r.pointer()).with(z.pointer());
-        self.resident("precondition_residual", |blocks| self.reduction.append(arguments, blocks, scalars.sums(out)))
+        self.resident("precondition_residual", |blocks| {
+            self.reduction.parts(blocks, scalars.sums(out)).into_iter().fold(arguments, Arguments::with)
+        })
     }
 
     fn sweep(
