@@ -42,12 +42,17 @@ struct Rows<'a> {
 struct Row<'a> {
     b: &'a [f64],
     own: &'a [f64],
-    /// Cells before and after in y, then in z.
-    beside: [[&'a [f64]; 2]; 2],
-    /// The weight along x; couplings to the cells beside times their weights, and shifts likewise.
+    /// The weight along x.
     x: f64,
-    couplings: [[f64; 2]; 2],
-    shifts: [f64; 2],
+    y: Across<'a>,
+    z: Across<'a>,
+}
+
+/// The rows before and after one, the couplings to them and the shift, times their weight in the direction across.
+struct Across<'a> {
+    beside: [&'a [f64]; 2],
+    couplings: [f64; 2],
+    shift: f64,
 }
 
 impl WithSimd for Rows<'_> {
@@ -68,9 +73,9 @@ impl WithSimd for Rows<'_> {
                 let u = row.own[i];
                 let mut all = couplings[i] * (u - row.own[after]) + couplings[before] * (u - row.own[before]);
                 all = row.x * (all + shifts[i] * u);
-                for d in 0..2 {
-                    let [[before, after], [t_before, t_after]] = [row.beside[d].map(|row| row[i]), row.couplings[d]];
-                    all += weights[d][i] * (t_before * (u - before) + t_after * (u - after) + row.shifts[d] * u);
+                for (weights, across) in weights.iter().zip([&row.y, &row.z]) {
+                    let ([before, after], [t_before, t_after]) = (across.beside.map(|row| row[i]), across.couplings);
+                    all += weights[i] * (t_before * (u - before) + t_after * (u - after) + across.shift * u);
                 }
                 let b = row.b[i] - self.mean;
                 rest[0] += (b - all) * (b - all);
@@ -84,11 +89,11 @@ impl WithSimd for Rows<'_> {
                 let west = pack(couplings, i - 1).mul_add(u - pack(row.own, i - 1), east);
                 let b = pack(row.b, i) - splat(self.mean);
                 let mut r = b - splat(row.x) * pack(shifts, i).mul_add(u, west);
-                for d in 0..2 {
-                    let [t_before, t_after] = row.couplings[d].map(splat);
-                    let before = t_before * (u - pack(row.beside[d][0], i));
-                    let both = t_after.mul_add(u - pack(row.beside[d][1], i), before);
-                    r = r - pack(weights[d], i) * splat(row.shifts[d]).mul_add(u, both);
+                for (weights, across) in weights.iter().zip([&row.y, &row.z]) {
+                    let [t_before, t_after] = across.couplings.map(splat);
+                    let before = t_before * (u - pack(across.beside[0], i));
+                    let both = t_after.mul_add(u - pack(across.beside[1], i), before);
+                    r = r - pack(weights, i) * splat(across.shift).mul_add(u, both);
                 }
                 of_residual.add_product(r, r);
                 of_rhs.add_product(b, b);
@@ -109,16 +114,19 @@ impl<'a> Rows<'a> {
         let [x, y, z] = self.terms;
         let (j, k) = (row % ny, row / ny);
         let row = |j: usize, k: usize| nx * (j + ny * k)..nx * (j + ny * k + 1);
-        let ([south, north], [below, above]) = (beside(j, ny), beside(k, nz));
         let u = |j: usize, k: usize| &self.u[row(j, k)];
-        let (y_weight, z_weight) = (y[3][k], z[3][j]);
+        let across = |[couplings, shifts, _, weights]: [&[f64]; 4], at: usize, other: usize, beside: [&'a [f64]; 2]| {
+            let [before, _] = self::beside(at, couplings.len());
+            let weight = weights[other];
+            let couplings = [before, at].map(|at| weight * couplings[at]);
+            Across { beside, couplings, shift: weight * shifts[at] }
+        };
         Row {
             b: &self.b[row(j, k)],
             own: u(j, k),
-            beside: [[u(south, k), u(north, k)], [u(j, below), u(j, above)]],
             x: x[2][j] * x[3][k],
-            couplings: [[y_weight * y[0][south], y_weight * y[0][j]], [z_weight * z[0][below], z_weight * z[0][k]]],
-            shifts: [y_weight * y[1][j], z_weight * z[1][k]],
+            y: across(y, j, k, beside(j, ny).map(|j| u(j, k))),
+            z: across(z, k, j, beside(k, nz).map(|k| u(j, k))),
         }
     }
 }
