@@ -17,6 +17,37 @@ pub(super) struct Told {
     pub(super) notes: Vec<String>,
     /// The known reason why the solve ended.
     pub(super) evidence: Evidence,
+    /// See [`System::comes_closer`].
+    pub(super) closer: Closer,
+    /// The estimated error of the final u, where it has been asked for.
+    pub(super) estimated: Option<Option<f64>>,
+}
+
+/// The continuation of a solve whose error is gross.
+#[derive(Debug, Default)]
+pub(super) struct Closer {
+    /// How often it was continued.
+    pub(super) rounds: usize,
+    /// The iterations before.
+    pub(super) before: usize,
+    /// The first estimate of the error, if there was one.
+    pub(super) error: Option<f64>,
+}
+
+impl Closer {
+    /// Returns whether the first convergence was after so few iterations that it says little.
+    pub(super) fn is_early(&self, iterations: usize) -> bool {
+        const FEW: usize = 6;
+        (if self.rounds == 0 { iterations } else { self.before }) <= FEW
+    }
+
+    /// Notes that the solve continues.
+    pub(super) fn begin(&mut self, iterations: usize, error: Option<f64>) {
+        if self.rounds == 0 {
+            (self.before, self.error) = (iterations, error);
+        }
+        self.rounds += 1;
+    }
 }
 
 /// The known reasons why a solve did not converge.
@@ -47,7 +78,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         initial: f64,
         told: &mut Told,
     ) -> Result<f64> {
-        let allowed = self.options.tolerance * monitor.reference();
+        let allowed = |monitor: &Monitor<'_>| monitor.tolerance() * monitor.reference();
         let mut ranks = Ranks::new(self);
         self.iteration.choose(0);
         self.watch(monitor);
@@ -66,7 +97,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             residual = self.judge_run()?;
             residual = self.return_to_best(residual, zero, monitor, told)?;
             (is_first, guess) = (false, Guess::Given);
-            if residual <= allowed {
+            if residual <= allowed(monitor) {
+                if self.comes_closer(monitor, residual, told)? {
+                    continue;
+                }
                 monitor.rule(Stop::Converged);
                 return Ok(residual);
             }

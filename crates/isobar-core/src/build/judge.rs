@@ -1,18 +1,13 @@
 //! The judgement of the returned u: norms in double precision.
 
-use std::time::Instant;
-
-use super::arrays::upload;
+use super::iterate::Told;
 use super::range::Scaling;
 use super::system::{NORM, System};
-use crate::Source;
 use crate::error::Result;
-use crate::operator::Guess;
-use crate::options::{Method, Norm};
-use crate::outcome::{Outcome, Stop};
+use crate::options::{Method, Norm, Preconditioner};
+use crate::outcome::Stop;
 use crate::precond::NullSpace;
-use crate::solver::monitor::Progress;
-use crate::solver::{Monitor, Observer};
+use crate::solver::Monitor;
 use crate::stencil::{Stencil, Supports};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
@@ -93,56 +88,51 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Some(drift * error / self.norm_of_solution()? + floor).filter(|error| error.is_finite()))
     }
 
-    /// Continues a solve whose residual is within the tolerance though u is estimated to be far off: rows of large shifts that fix values, or
-    /// wells, may have nearly all of ‖b‖. A method that was asked for only gets a note.
-    pub(super) fn come_closer(
-        &mut self,
-        rhs: Source<'_>,
-        mut first: Outcome,
-        observer: &mut Observer<'_>,
-        rounds: bool,
-    ) -> Result<Outcome> {
-        /// Errors above the first, relative to ‖u‖, and above so many tolerances are not what anyone wants; the second is aimed at.
-        const GROSS: [f64; 3] = [0.1, 0.01, 1e3];
-        /// Iterations that are allowed besides twice those before.
+    /// Returns whether a solve should continue though its residual is within the tolerance, because u is estimated to be far off, and gives the
+    /// monitor a smaller tolerance: rows of large shifts that fix values, or wells, may have nearly all of ‖b‖. A method that was asked for only
+    /// gets a note.
+    pub(super) fn comes_closer(&mut self, monitor: &mut Monitor<'_>, residual: f64, told: &mut Told) -> Result<bool> {
+        /// Relative errors above this, and above so many tolerances, are not what anyone wants…
+        const GROSS: [f64; 2] = [0.1, 1e3];
+        /// …and this is aimed at,
+        const AIM: f64 = 0.01;
+        /// this often,
+        const MOST_ROUNDS: usize = 4;
+        /// in twice the iterations so far and these: an estimate with a weak preconditioner may be too large.
         const ENOUGH: usize = 20;
-        let (asked, [gross, aim, times]) = (self.options.clone(), GROSS);
-        let is_gross = |error: &f64| *error > gross.max(times * asked.tolerance);
-        let Some(error) = first.error_estimate.filter(is_gross).filter(|_| first.stop == Stop::Converged) else {
-            return Ok(first);
+        let ([gross, times], asked, iterations) = (GROSS, self.options.tolerance, monitor.iterations());
+        let estimated = self.relative_error(monitor, residual)?;
+        told.estimated = Some(estimated);
+        // With the nearest box the smallest eigenvalue is not known before it has settled.
+        let is_unknown = estimated.is_none()
+            && told.closer.is_early(iterations)
+            && monitor.is_unsettled()
+            && self.options.preconditioner == Preconditioner::Direct;
+        let Some(error) = estimated.or(is_unknown.then_some(1.0)).filter(|&error| error > gross.max(times * asked))
+        else {
+            return Ok(false);
         };
-        let why = format!(
-            "the error of u was estimated as {error:.1e} of its norm when the residual was within the tolerance: a few rows have nearly \
-             all of the norm of b"
-        );
-        if !self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto) {
-            first.notes.push(format!(
-                "{why}; reduce the tolerance, or set solver.norm = \"scaled\" with solver.method = \"cg\""
-            ));
-            return Ok(first);
+        let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
+        if !is_open && !is_unknown {
+            let scaled = if self.options.norm == Norm::Scaled {
+                ""
+            } else {
+                ", or set solver.norm = \"scaled\" with solver.method = \"cg\""
+            };
+            told.notes.push(format!("{}; reduce the tolerance{scaled}", gross_error(error)));
         }
-        let (before, clock) = (first.iterations, Instant::now());
-        self.options.tolerance = (asked.tolerance * aim / error).max(f64::EPSILON);
-        self.options.norm = Norm::Rhs;
-        // An estimate with a weak preconditioner may be too large.
-        let most = asked.max_iterations.saturating_sub(first.iterations);
-        self.options.max_iterations = most.min(2 * first.iterations + ENOUGH);
-        upload(&self.backend, &self.callers, rhs, &mut self.b)?;
-        let found = self.norms(Guess::Given).and_then(|norms| {
-            let mut later = |seen: &Progress| observer(&Progress { iteration: before + seen.iteration, ..*seen });
-            self.run(norms, Guess::Given, &mut later, clock, rounds)
-        });
-        let tolerance = asked.tolerance;
-        self.options = asked;
-        let mut outcome = first.followed_by(found?);
-        if outcome.relative_residual <= tolerance && outcome.stop != Stop::Interrupted {
-            (outcome.stop, outcome.advice) = (Stop::Converged, None);
+        let tolerance = monitor.relative(residual).min(asked) * AIM / error;
+        if !is_open || told.closer.rounds == MOST_ROUNDS || monitor.was_interrupted() || tolerance < f64::EPSILON {
+            return Ok(false);
         }
-        let left = outcome.error_estimate.map_or_else(|| "unknown".into(), |error| format!("{error:.1e}"));
-        outcome
-            .notes
-            .push(format!("{why}; continued for {} iterations, and it is {left} now", outcome.iterations - before));
-        Ok(outcome)
+        if let Some(best) = &mut self.best {
+            self.backend.convert(&self.u, best)?;
+            monitor.note_kept_with(residual);
+        }
+        told.estimated = None;
+        told.closer.begin(iterations, estimated);
+        monitor.tighten(tolerance, 3 * told.closer.before + ENOUGH, residual);
+        Ok(true)
     }
 
     /// Computes ‖u‖.
@@ -151,6 +141,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         backend.dot(u, u, NORM.of(scalars))?;
         Ok(backend.read(scalars)?[NORM.index()].sqrt())
     }
+}
+
+/// States that an estimated error is gross, and why.
+pub(super) fn gross_error(error: f64) -> String {
+    format!(
+        "the error of u was estimated as {error:.1e} of its norm when the residual was within the tolerance: a few rows have nearly all of the norm \
+         of b"
+    )
 }
 
 /// Judges a solution that was rounded to single precision, from its residual and the one before. Returns advice if rounding has made a

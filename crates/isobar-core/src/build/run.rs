@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::advice::advice;
 use super::arrays::fetch;
 use super::iterate::Told;
-use super::judge::rounded;
+use super::judge::{gross_error, rounded};
 use super::range::Scaling;
 use super::system::System;
 use crate::ArrayViewMut;
@@ -113,8 +113,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if let Some(space) = &mut self.null_space {
             let SolverOptions { tolerance, compatibility, .. } = self.options;
             let copies = self.callers.turns.count();
-            removed =
-                space.make_compatible(&mut self.b, copies, tolerance, compatibility)?.map(|removed| removed.relative);
+            removed = space
+                .make_compatible(&mut self.b, (copies, scaling.factor()), tolerance, compatibility)?
+                .map(|removed| removed.relative);
             rhs = self.norm_of_rhs()?;
         }
         let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
@@ -181,6 +182,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
+        if told.closer.rounds > 0 && residual <= tolerance * reference && monitor.stop() != Some(Stop::Interrupted) {
+            monitor.rule(Stop::Converged);
+        }
         // A first guess at the rounding of a solution leaves nothing to reduce, if that is more than `SOLVED`.
         let is_relative_to_guess = self.options.norm == Norm::Initial && guess == Guess::Given;
         if is_relative_to_guess && told.evidence.is_at_floor && residual <= tolerance * rhs {
@@ -192,7 +196,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             ));
             reference = rhs;
         }
-        let mut error_estimate = self.relative_error(&monitor, residual)?;
+        let mut error_estimate = match told.estimated {
+            Some(estimated) => estimated,
+            None => self.relative_error(&monitor, residual)?,
+        };
+        if let Some(error) = told.closer.error {
+            let left = error_estimate.map_or_else(|| "unknown".into(), |error| format!("{error:.1e}"));
+            let (from, to) = (told.closer.before, monitor.iterations());
+            told.notes
+                .push(format!("{}; continued from iteration {from} to {to}, and it is {left} now", gross_error(error)));
+        }
         let fits = self.bring_back(scaling)?;
         if !fits {
             monitor.rule(Stop::Breakdown);

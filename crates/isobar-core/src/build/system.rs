@@ -427,9 +427,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let rounds = u.is_single() && self.options.judge == Judge::Array;
         self.decision.replaceable.is_old = self.decision.latest.is_some() && self.queue == 0 && self.decision.chooses();
         let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
-        if guess == Guess::Zero {
-            outcome = self.come_closer(rhs, outcome, observer, rounds)?;
-        }
         let clock = Instant::now();
         if std::mem::take(&mut self.decision.is_outdated) {
             return self.go_on_anew(rhs, u, outcome, observer);

@@ -94,20 +94,20 @@ impl<B: AggregateBackend> NullSpace<B> {
     }
 
     /// Removes the part of b, 0 in inactive cells, that no u can produce; returns nothing if there is none. Messages speak of one of the
-    /// `copies` of a caller's grid in vectors.
+    /// `copies` of a caller's grid in vectors, and of b before it was multiplied by a factor.
     ///
     /// # Errors
     /// [`Error::Invalid`] if that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
     pub fn make_compatible(
         &mut self,
         b: &mut B::Vector<f64>,
-        copies: usize,
+        (copies, factor): (usize, f64),
         tolerance: f64,
         compatibility: Compatibility,
     ) -> Result<Option<Removed>> {
         let Self { operator, scalars, found, .. } = self;
         let Some(found) = found else { return Ok(None) };
-        found.make_compatible(&**operator, (b, scalars), copies, tolerance, compatibility).map(Some)
+        found.make_compatible(&**operator, (b, scalars), (copies, factor), tolerance, compatibility).map(Some)
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
@@ -188,7 +188,7 @@ impl<B: AggregateBackend> Found<B> {
         &mut self,
         operator: &dyn Operator<B, f64>,
         (b, scalars): (&mut B::Vector<f64>, &mut B::Scalars),
-        copies: usize,
+        (copies, factor): (usize, f64),
         tolerance: f64,
         compatibility: Compatibility,
     ) -> Result<Removed> {
@@ -216,14 +216,19 @@ impl<B: AggregateBackend> Found<B> {
         };
         let worst = (0..self.sizes.len()).max_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0);
         if share(worst).max(relative) > NEGLIGIBLE * tolerance && compatibility == Compatibility::Require {
+            let (which, sum) = match self.of_one(self.sizes[worst], copies) {
+                Some(size) => (
+                    format!("a component of {}", cells(size)),
+                    format!("add up to {:.3e}", -self.host[worst] * size as f64 / factor),
+                ),
+                None => ("a component".into(), "do not".into()),
+            };
             return Err(Error::invalid(
                 "the right-hand side",
                 format!(
-                    "it has no solution: a component of {} has no fixed value, so its sources must add up to 0, but \
-                     they add up to {:.3e}. Balance the sources, fix a value somewhere in it \
-                     (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean removed",
-                    cells(self.of_one(self.sizes[worst], copies)),
-                    -self.host[worst] * self.of_one(self.sizes[worst], copies) as f64,
+                    "it has no solution: {which} has no fixed value, so its sources must add up to 0, but they {sum}. Balance the sources, fix a \
+                     value somewhere in it (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean \
+                     removed"
                 ),
             ));
         }
@@ -256,9 +261,9 @@ impl<B: AggregateBackend> Found<B> {
         self.floating.as_ref().map_or(Ok(()), |floating| backend.add_aggregated(floating, &self.sums, x))
     }
 
-    /// Returns the cells of a component in one of the copies of a grid; components that do not go around are in one alone.
-    fn of_one(&self, size: usize, copies: usize) -> usize {
-        if self.is_alone { size / copies } else { size }
+    /// Returns the cells of a component in one of the copies of a grid, where that is known: some go around them and some do not.
+    fn of_one(&self, size: usize, copies: usize) -> Option<usize> {
+        (self.is_alone || copies == 1).then_some(size / copies)
     }
 
     fn describe(&self, copies: usize) -> String {
@@ -267,14 +272,15 @@ impl<B: AggregateBackend> Found<B> {
         let mut said = Vec::new();
         if components > 0 {
             let largest = self.of_one(self.sizes.iter().max().copied().unwrap_or(0), copies);
-            let which = match components {
-                1 => format!("1 connected component of {largest} cells"),
-                _ => format!("{components} connected components (the largest of {largest} cells)"),
+            let which = match (components, largest) {
+                (1, Some(largest)) => format!("1 connected component of {largest} cells"),
+                (_, Some(largest)) => format!("{components} connected components (the largest of {largest} cells)"),
+                (_, None) => "connected components".into(),
             };
             said.push(format!("{which} without fixed values: the solution has mean 0 there"));
         }
         if isolated > 0 {
-            said.push(format!("{} with no open face: the solution is 0 there", cells(isolated)));
+            said.push(format!("{} with no open face: the solution is 0 there", cells(isolated / copies)));
         }
         if self.inactive_cells > 0 {
             said.push(format!(

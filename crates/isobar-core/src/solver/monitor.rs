@@ -80,6 +80,8 @@ pub struct Monitor<'o> {
     is_strong: bool,
     broken: Option<Broken>,
     stop: Option<Stop>,
+    /// Whether the observer ended the solve at its last iteration.
+    is_interrupted: bool,
     observer: &'o mut Observer<'o>,
 }
 
@@ -159,6 +161,7 @@ impl<'o> Monitor<'o> {
             is_strong: false,
             broken: None,
             stop: None,
+            is_interrupted: false,
             observer,
         }
     }
@@ -180,10 +183,10 @@ impl<'o> Monitor<'o> {
         self.note(self.relative(norm_squared.sqrt()));
         let relative_residual = self.last();
         let (iteration, tolerance) = (self.iterations(), self.tolerance);
-        let is_interrupted = relative_residual.is_finite()
+        self.is_interrupted = relative_residual.is_finite()
             && (self.observer)(&Progress { iteration, relative_residual, tolerance }).is_break();
         let flow = self.judge();
-        if is_interrupted && flow.is_continue() {
+        if self.is_interrupted && flow.is_continue() {
             self.stop = Some(Stop::Interrupted);
             return ControlFlow::Break(());
         }
@@ -351,6 +354,23 @@ impl<'o> Monitor<'o> {
         self.broken = None;
         self.since = self.iterations();
         self.least_since = self.last();
+    }
+
+    /// Continues a converged solve to a smaller tolerance within this many iterations in all, from an iterate with this residual.
+    pub fn tighten(&mut self, tolerance: f64, most_iterations: usize, residual: f64) {
+        self.tolerance = tolerance;
+        self.max_iterations = self.max_iterations.min(most_iterations);
+        self.change(residual);
+    }
+
+    /// Returns whether the observer ended the solve at its last iteration, which may have converged.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
+    /// Returns whether the smallest eigenvalue of conjugate gradients has not settled.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.patience == Patience::Krylov && !self.is_strong && !self.lanczos.has_settled()
     }
 
     /// Returns the tolerance of the relative residual.

@@ -152,7 +152,7 @@ fn a_gross_error_is_no_solution() {
     let options = SolverOptions { tolerance: 1e-6, ..SolverOptions::default() };
     let (outcome, u) = arrays::solve(&Reference, &stencil, &options, &b);
     assert!(outcome.converged() && distance(&u, &wanted) < 0.1, "{outcome:?}");
-    assert!(outcome.notes.concat().contains("continued for") && outcome.error_estimate < Some(0.05), "{outcome:?}");
+    assert!(outcome.notes.concat().contains("continued from") && outcome.error_estimate < Some(0.05), "{outcome:?}");
     let asked = SolverOptions { tolerance: 1e-6, ..cg(Preconditioner::Multigrid) };
     let (outcome, _) = arrays::solve(&Reference, &stencil, &asked, &b);
     assert!(
