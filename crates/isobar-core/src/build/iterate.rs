@@ -30,19 +30,13 @@ pub(super) struct Closer {
     pub(super) rounds: usize,
     /// The iterations before.
     pub(super) before: usize,
-    /// The first estimate of the error, if there was one.
-    pub(super) error: Option<f64>,
+    /// The estimated error by then.
+    pub(super) error: f64,
 }
 
 impl Closer {
-    /// Returns whether the first convergence was after so few iterations that it says little.
-    pub(super) fn is_early(&self, iterations: usize) -> bool {
-        const FEW: usize = 6;
-        (if self.rounds == 0 { iterations } else { self.before }) <= FEW
-    }
-
     /// Notes that the solve continues.
-    pub(super) fn begin(&mut self, iterations: usize, error: Option<f64>) {
+    pub(super) fn begin(&mut self, iterations: usize, error: f64) {
         if self.rounds == 0 {
             (self.before, self.error) = (iterations, error);
         }

@@ -4,7 +4,7 @@ use super::iterate::Told;
 use super::range::Scaling;
 use super::system::{NORM, System};
 use crate::error::Result;
-use crate::options::{Method, Norm, Preconditioner};
+use crate::options::{Method, Norm};
 use crate::outcome::Stop;
 use crate::precond::NullSpace;
 use crate::solver::Monitor;
@@ -103,17 +103,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let ([gross, times], asked, iterations) = (GROSS, self.options.tolerance, monitor.iterations());
         let estimated = self.relative_error(monitor, residual)?;
         told.estimated = Some(estimated);
-        // With the nearest box the smallest eigenvalue is not known before it has settled.
-        let is_unknown = estimated.is_none()
-            && told.closer.is_early(iterations)
-            && monitor.is_unsettled()
-            && self.options.preconditioner == Preconditioner::Direct;
-        let Some(error) = estimated.or(is_unknown.then_some(1.0)).filter(|&error| error > gross.max(times * asked))
-        else {
-            return Ok(false);
-        };
+        let Some(error) = estimated.filter(|&error| error > gross.max(times * asked)) else { return Ok(false) };
         let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
-        if !is_open && !is_unknown {
+        if !is_open {
             let scaled = if self.options.norm == Norm::Scaled {
                 ""
             } else {
@@ -130,7 +122,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             monitor.note_kept_with(residual);
         }
         told.estimated = None;
-        told.closer.begin(iterations, estimated);
+        told.closer.begin(iterations, error);
         monitor.tighten(tolerance, 3 * told.closer.before + ENOUGH, residual);
         Ok(true)
     }

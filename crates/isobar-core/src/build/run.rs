@@ -200,11 +200,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             Some(estimated) => estimated,
             None => self.relative_error(&monitor, residual)?,
         };
-        if let Some(error) = told.closer.error {
+        if told.closer.rounds > 0 {
             let left = error_estimate.map_or_else(|| "unknown".into(), |error| format!("{error:.1e}"));
             let (from, to) = (told.closer.before, monitor.iterations());
-            told.notes
-                .push(format!("{}; continued from iteration {from} to {to}, and it is {left} now", gross_error(error)));
+            told.notes.push(format!(
+                "{}; continued from iteration {from} to {to}, and it is {left} now",
+                gross_error(told.closer.error)
+            ));
         }
         let fits = self.bring_back(scaling)?;
         if !fits {

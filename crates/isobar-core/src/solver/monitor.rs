@@ -368,11 +368,6 @@ impl<'o> Monitor<'o> {
         self.is_interrupted
     }
 
-    /// Returns whether the smallest eigenvalue of conjugate gradients has not settled.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.patience == Patience::Krylov && !self.is_strong && !self.lanczos.has_settled()
-    }
-
     /// Returns the tolerance of the relative residual.
     pub fn tolerance(&self) -> f64 {
         self.tolerance

@@ -152,7 +152,7 @@ impl Diffusion {
         };
         let contrast = self.contrast();
         let hardness = Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), contrast, crossing };
-        if directions < 2 || !hardness.may_try_box() {
+        if directions < 2 || !hardness.may_try_box() || self.holds_values() {
             return None;
         }
         let Nearest { factors, open, spread } = find(hardness.most_spread())?;
@@ -160,6 +160,15 @@ impl Diffusion {
         let most_iterations = hardness.most_iterations(slower, directions == 3)?;
         let trial = hardness.trial(factors, [open, spread], most_iterations)?;
         trial.factors.pays_where_longer(hardness.longer()).then_some(trial)
+    }
+
+    /// Returns whether shifts hold values in some cells: no box has these, and conjugate gradients may end before they find what is between.
+    fn holds_values(&self) -> bool {
+        /// Times the mean couplings of all directions.
+        const HELD: f64 = 100.0;
+        let most = HELD * self.strengths().iter().sum::<f64>();
+        let rows = self.stored_shift().unwrap_or_default();
+        map_pieces(&Host, rows, |_, piece| piece.iter().any(|&shift| shift > most)).contains(&true)
     }
 
     /// Measures coefficients of cells on the host; returns nothing for others.
