@@ -105,16 +105,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         told.estimated = Some(estimated);
         let Some(error) = estimated.filter(|&error| error > gross.max(times * asked)) else { return Ok(false) };
         let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
-        if !is_open {
-            let scaled = if self.options.norm == Norm::Scaled {
-                ""
-            } else {
-                ", or set solver.norm = \"scaled\" with solver.method = \"cg\""
-            };
-            told.notes.push(format!("{}; reduce the tolerance{scaled}", gross_error(error)));
-        }
         let tolerance = monitor.relative(residual).min(asked) * AIM / error;
-        if !is_open || told.closer.rounds == MOST_ROUNDS || monitor.was_interrupted() || tolerance < f64::EPSILON {
+        let is_at_floor = tolerance < f64::EPSILON;
+        let why_not = match (is_open, self.options.norm) {
+            (true, _) if is_at_floor && told.closer.rounds == 0 => Some("rounding leaves no smaller residual"),
+            (true, _) => None,
+            (false, Norm::Scaled) => Some("reduce the tolerance"),
+            (false, _) => Some("reduce the tolerance, or set solver.norm = \"scaled\" with solver.method = \"cg\""),
+        };
+        told.notes.extend(why_not.map(|why_not| format!("{}; {why_not}", gross_error(error))));
+        if !is_open || is_at_floor || told.closer.rounds == MOST_ROUNDS || monitor.was_interrupted() {
             return Ok(false);
         }
         if let Some(best) = &mut self.best {
