@@ -74,7 +74,8 @@ class Result:
     def error_estimate(self) -> float | None:
         """An estimate of ‖x − A⁻¹b‖ / ‖x‖, if conjugate gradients give one; else None. It can be far larger than the residual.
 
-        A body that is held at 1 by a large reaction makes ‖b‖ large, and the residual elsewhere small in comparison:
+        A body that is held at 1 by a large reaction makes ‖b‖ large, and the residual elsewhere small in comparison. A method that isobar chose
+        continues from a gross error; one that was asked for says so in ``notes``:
 
         >>> held = np.zeros((24, 24))
         >>> held[8:12, 8:12] = 1e8
