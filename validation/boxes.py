@@ -4,14 +4,17 @@
 """
 
 import functools
+import os
 import sys
 import time
 
-import isobar
-import numpy as np
-import scipy.fft
-
 threads, sizes = int((sys.argv[1:2] or ["2"])[0]), [int(n) for n in sys.argv[2:]] or [64, 128]
+# NumPy's libraries read these when they are loaded.
+os.environ |= dict.fromkeys(["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"], str(threads))
+
+import isobar  # noqa: E402
+import numpy as np  # noqa: E402
+import scipy.fft  # noqa: E402
 
 
 def least(f, times=11):
