@@ -67,22 +67,21 @@ fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend:
     ok(locked(solver).solve_in_place(&mut on_b));
     judge_vector(&on_b, "in place");
 
-    let mut u = vec![f64::NAN; shape.cells()];
-    let source = ok(ArrayView::c_order(&given, shape)).into();
-    let mut target = ok(ArrayViewMut::c_order(&mut u, shape)).into();
-    let Some(judged) = ok(locked(solver).solve_arrays(&source, &mut target)) else { return };
-    let (found, norm) = (judge(&u, "between arrays"), norm(&values));
-    assert!((judged.rhs - norm).abs() <= 1e-12 * norm + 1e-14, "{what}: {} instead of {norm}", judged.rhs);
-    let bound = 1e-3 * found + 1e-13;
-    assert!(
-        is_zero || (judged.residual / norm - found).abs() <= bound,
-        "{what}: {} instead of {found}",
-        judged.residual / norm
-    );
-    assert_eq!(judged.removed.is_some(), is_singular(stencil), "{what}");
-    if is_singular(stencil) {
-        let sum = u.iter().sum::<f64>() / u.iter().map(|u| u.abs()).sum::<f64>();
-        assert!(is_zero || sum.abs() < 1e-12, "{what}: a mean of {sum:e}");
+    // A mean of b that a singular matrix cannot produce may be left to the general path.
+    for b in [&given, &values] {
+        let mut u = vec![f64::NAN; shape.cells()];
+        let source = ok(ArrayView::c_order(b, shape)).into();
+        let mut target = ok(ArrayViewMut::c_order(&mut u, shape)).into();
+        let Some(judged) = ok(locked(solver).solve_arrays(&source, &mut target)) else { continue };
+        let (found, norm) = (judge(&u, "between arrays"), norm(&values));
+        assert!((judged.rhs - norm).abs() <= 1e-12 * norm + 1e-14, "{what}: {} instead of {norm}", judged.rhs);
+        let (bound, judged_residual) = (1e-3 * found + 1e-13, judged.residual / norm);
+        assert!(is_zero || (judged_residual - found).abs() <= bound, "{what}: {judged_residual} instead of {found}");
+        assert_eq!(judged.removed.is_some(), is_singular(stencil), "{what}");
+        if is_singular(stencil) {
+            let sum = u.iter().sum::<f64>() / u.iter().map(|u| u.abs()).sum::<f64>();
+            assert!(is_zero || sum.abs() < 1e-12, "{what}: a mean of {sum:e}");
+        }
     }
 }
 

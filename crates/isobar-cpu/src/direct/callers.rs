@@ -5,7 +5,6 @@ use isobar_core::prelude::{Separable, Source, Target};
 
 use super::judge::judge;
 use super::passes::{Array, Passes};
-use super::tables::Tables;
 use crate::Shared;
 
 /// Returns arrays of this many cells in double precision and in C order that do not overlap.
@@ -35,9 +34,6 @@ pub(super) fn solve(passes: &Passes<'_>, b: &Source<'_>, u: &mut Target<'_>) -> 
     let cells = tables.factors.shape.cells();
     let (b, u) = in_c_order(b, u, cells)?;
     let is_singular = tables.factors.is_singular();
-    if is_singular && !has_even_planes(tables) {
-        return None;
-    }
     // `take` only reads it.
     passes.take(Array::Callers(Shared::new(b.as_ptr().cast_mut(), cells, 0)));
     // The entries of the constant mode of planes, which add up all cells: numbers that are not finite show in them, before u changes.
@@ -45,24 +41,46 @@ pub(super) fn solve(passes: &Passes<'_>, b: &Source<'_>, u: &mut Target<'_>) -> 
     if !sum.is_finite() {
         return None;
     }
+    let mean = if is_singular { sum / (tables.constant * cells as f64) } else { 0.0 };
     let planes = tables.planes.count as f64;
-    if is_singular {
+    if is_singular && tables.sums.is_none() {
         change_first_line(passes, |entry| entry - sum / planes);
     }
     passes.solve_lines();
     if is_singular {
-        let sum = change_first_line(passes, |entry| entry);
-        change_first_line(passes, |entry| entry - sum / planes);
+        // A constant is a number times the constant modes.
+        let own = match &tables.sums {
+            Some(sums) => sum_of_cells(passes, sums) / (tables.constant * cells as f64),
+            None => change_first_line(passes, |entry| entry) / planes,
+        };
+        change_first_line(passes, |entry| entry - own);
     }
     passes.give(Array::Callers(Shared::of(u)));
-    let mean = if is_singular { sum / (tables.constant * cells as f64) } else { 0.0 };
-    Some(judged(&tables.factors, judge(&tables.cpu, &tables.factors, [b, u], mean), mean))
+    let taken = if tables.sums.is_some() { 0.0 } else { mean };
+    let judged = judged(&tables.factors, judge(&tables.cpu, &tables.factors, [b, u], taken), mean);
+    // A mean that was not taken from b is at most its rounding.
+    let is_left = taken != mean && mean.abs() * (cells as f64).sqrt() > ROUNDING * judged.rhs;
+    (!is_left).then_some(judged)
 }
 
-/// Returns whether the cells of a plane have equal masses, so that all modes but the constant have the sum 0.
-fn has_even_planes(tables: &Tables) -> bool {
-    let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
-    tables.factors.factors.iter().all(|axis| is_even(&axis.mass))
+/// The part of ‖b‖ that its mean may have where it is left in b.
+const ROUNDING: f64 = 1e-14;
+
+/// Returns the sum of all cells of the solution whose modes are there, given the sums of eigenvectors.
+fn sum_of_cells(passes: &Passes<'_>, [along, across]: &[Vec<f64>; 2]) -> f64 {
+    let planes = &passes.tables.planes;
+    let mut sums = vec![0.0; planes.count];
+    let of_planes = Shared::of(&mut sums);
+    passes.tables.each(planes.count, |plane, _| {
+        let of_row = |row: usize| {
+            // SAFETY: no pass is under way.
+            let modes = unsafe { passes.work.row(planes.row(plane, row) as isize, planes.columns) };
+            across[row] * modes.iter().zip(along).map(|(mode, sum)| mode * sum).sum::<f64>()
+        };
+        // SAFETY: each plane has its own.
+        unsafe { of_planes.set(plane as isize, (0..planes.rows).map(of_row).sum()) };
+    });
+    sums.iter().sum()
 }
 
 /// Replaces the entries of the line of the first mode by f of them; returns the sum of those before.
