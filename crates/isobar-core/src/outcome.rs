@@ -118,19 +118,6 @@ impl Outcome {
         self.stop == Stop::Converged
     }
 
-    /// Returns the outcome of this solve and of one that continued it.
-    pub(crate) fn followed_by(mut self, next: Self) -> Self {
-        self.notes.extend(next.notes);
-        self.history.extend(next.history.iter().skip(1));
-        let timing = Timing {
-            upload: self.timing.upload + next.timing.upload,
-            solve: self.timing.solve + next.timing.solve,
-            ..next.timing
-        };
-        let iterations = self.iterations + next.iterations;
-        Self { iterations, history: self.history, notes: self.notes, timing, ..next }
-    }
-
     /// Returns the last iteration whose residual was a number, and that residual: the last good state of a solve that broke down or
     /// diverged.
     pub fn last_good(&self) -> Option<(usize, f64)> {

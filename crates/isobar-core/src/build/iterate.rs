@@ -72,7 +72,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         initial: f64,
         told: &mut Told,
     ) -> Result<f64> {
-        let allowed = |monitor: &Monitor<'_>| monitor.tolerance() * monitor.reference();
         let mut ranks = Ranks::new(self);
         self.iteration.choose(0);
         self.watch(monitor);
@@ -91,7 +90,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             residual = self.judge_run()?;
             residual = self.return_to_best(residual, zero, monitor, told)?;
             (is_first, guess) = (false, Guess::Given);
-            if residual <= allowed(monitor) {
+            if residual <= monitor.tolerance() * monitor.reference() {
                 if self.comes_closer(monitor, residual, told)? {
                     continue;
                 }

@@ -126,6 +126,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if options.method != Method::Direct {
             stencil.check_iterated()?;
         }
+        backend.prepare(stencil, &operator, &options)?;
         // A direct solve needs no copies of periodic axes.
         let (factors, described) = match (options.method, factors) {
             (Method::Direct, factors) => {
@@ -134,7 +135,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
             (_, factors) => (factors, described),
         };
-        backend.prepare(stencil, &operator, &options)?;
         let capabilities = backend.capabilities(&operator);
         let null_space = null_space(&capabilities, stencil)?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);

@@ -213,18 +213,22 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if let Some(latest) = self.decision.latest.take() {
             self.make_anew(&latest)?;
         }
-        let iterations = first.iterations;
+        let Outcome { iterations, mut history, mut notes, timing, .. } = first;
         let most = self.options.max_iterations;
         self.options.max_iterations = most.saturating_sub(iterations);
         let found = self.solve_here(rhs, u, Guess::Given, &mut |seen| {
             observer(&Progress { iteration: iterations + seen.iteration, ..*seen })
         });
         self.options.max_iterations = most;
-        let mut first = first;
-        first.notes.push(format!(
+        let mut outcome = found?;
+        notes.push(format!(
             "the solver for former coefficients was slow up to iteration {iterations}; continued with one for these: {}",
             self.description.method
         ));
-        Ok(first.followed_by(found?))
+        notes.append(&mut outcome.notes);
+        history.extend(outcome.history.iter().skip(1));
+        outcome.timing.upload += timing.upload;
+        outcome.timing.solve += timing.solve;
+        Ok(Outcome { iterations: iterations + outcome.iterations, history, notes, ..outcome })
     }
 }

@@ -38,7 +38,8 @@ fn stencil(
 }
 
 fn is_singular(stencil: &Diffusion) -> bool {
-    !stencil.sides().as_flattened().contains(&Side::Fixed) && !stencil.has_shift()
+    let has_shift = stencil.stored_shift().is_some_and(|shift| shift.iter().any(|&s| s != 0.0));
+    !stencil.sides().as_flattened().contains(&Side::Fixed) && !has_shift
 }
 
 fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend::SharedDirect<B>, what: &str) {
@@ -172,5 +173,16 @@ pub(super) fn update<B: Complete>(backend: &B) {
     ] {
         ok(locked(&solver).update(&ok(second.separable())));
         check(backend, &second, &solver, what);
+    }
+    // A reaction that vanishes leaves a singular matrix, and one that comes ends that; the cells of planes differ.
+    let of = |size: f64| {
+        let made = stencil(shape, [SIDES[0]; 3], 20.0, Some(2), 1.0, 5);
+        let shift = made.stored_shift().map(|shift| shift.iter().map(|s| size * s).collect());
+        ok(Diffusion::new(shape, made.coefficients().clone(), shift, made.sides()))
+    };
+    let solver = self::solver(backend, &of(1.0), "a reaction");
+    for size in [0.0, 1.0, 0.0] {
+        ok(locked(&solver).update(&ok(of(size).separable())));
+        check(backend, &of(size), &solver, &format!("{size} times a reaction"));
     }
 }

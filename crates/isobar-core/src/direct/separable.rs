@@ -37,15 +37,22 @@ impl Separable {
         self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len)
     }
 
-    /// Returns whether both have the same transforms, so that only tridiagonal systems differ, as with a time step, a reaction or layers.
+    /// Returns whether only tridiagonal systems differ, as with a time step, a reaction or layers: both have the same transforms, and both or
+    /// neither are singular.
     pub fn has_transforms_of(&self, other: &Self) -> bool {
-        (self.line, &self.factors) == (other.line, &other.factors)
+        (self.line, &self.factors, self.is_singular()) == (other.line, &other.factors, other.is_singular())
     }
 
     /// Returns whether the constant is in the null space: no cell has a shift.
     pub fn is_singular(&self) -> bool {
         let is_zero = |values: &[f64]| values.iter().all(|&value| value == 0.0);
         is_zero(&self.lines.shift) && self.factors.iter().all(|factor| is_zero(&factor.shift))
+    }
+
+    /// Returns whether it is singular and cells of different masses make modes other than the constant have sums.
+    pub fn has_uneven_sums(&self) -> bool {
+        let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
+        self.is_singular() && !self.factors.iter().all(|axis| is_even(&axis.mass))
     }
 
     /// Computes the eigenvectors of both transformed axes.

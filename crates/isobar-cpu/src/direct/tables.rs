@@ -62,8 +62,6 @@ impl Tables {
         let mut values = [along, across].map(|basis| basis.values().to_vec());
         let largest = values[0].iter().copied().fold(0.0, f64::max);
         values[0].resize(along.len().next_multiple_of(LINE), largest);
-        let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
-        let has_sums = factors.is_singular() && !factors.factors.iter().all(|axis| is_even(&axis.mass));
         let sums_of = |basis: &Basis| {
             let n = basis.len();
             (0..n).map(|k| (0..n).map(|i| basis.entry(k, i)).sum()).collect()
@@ -80,7 +78,7 @@ impl Tables {
             systems: Systems::new(&factors.lines),
             values,
             constant: along.entry(0, 0) * across.entry(0, 0),
-            sums: has_sums.then(|| bases.each_ref().map(sums_of)),
+            sums: factors.has_uneven_sums().then(|| bases.each_ref().map(sums_of)),
             description: factors.describe(&bases, by),
             machine,
         })

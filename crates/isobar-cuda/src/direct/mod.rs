@@ -144,15 +144,12 @@ impl Direct {
         let axes = [a?, b?];
         let (cells, n) = (factors.shape.cells(), factors.lines.len());
         let segments = Segments::of(n);
-        // With cells of equal weight, only the constant's line has a mean.
-        let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
-        let has_totals = factors.is_singular() && !factors.factors.iter().all(|axis| is_even(&axis.mass));
         let this = Self {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
             tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
             scalars: backend.scalars()?,
             kept: (!segments.in_registers).then(|| room(cells, "pivots")).transpose()?,
-            totals: has_totals.then(|| room(cells / n, "sums of lines")).transpose()?,
+            totals: factors.has_uneven_sums().then(|| room(cells / n, "sums of lines")).transpose()?,
             work: [room(cells, "the box in its own order")?, room(cells, "the box in its own order")?],
             backend: backend.clone(),
             module,
@@ -322,9 +319,7 @@ impl DirectSolver<Cuda> for Direct {
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
         refuse_while_recording("new coefficients")?;
-        let is_same_kind =
-            factors.has_transforms_of(&self.factors) && factors.is_singular() == self.factors.is_singular();
-        if is_same_kind {
+        if factors.has_transforms_of(&self.factors) {
             factors.check(self.bases.each_ref().map(Basis::values))?;
             self.lines.write(&table(factors))?;
             self.tables.write(&tables(factors))?;
