@@ -73,8 +73,9 @@ module isobar
      !> Makes the equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes, from κ(nx, ny, nz), which may be in the memory of a
      !> GPU, and stays there. Derivatives and time steps are computed on the host, from a copy that is made once.
      generic :: diffusion => diffusion_r64, diffusion_r32, diffusion_array
-     !> Makes (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) from the conductances T of the faces between neighbours.
-     procedure :: faces => problem_faces
+     procedure, private :: faces_r64, faces_array
+     !> Makes (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) from the conductances T of the faces between neighbours, which may be in the memory of a GPU.
+     generic :: faces => faces_r64, faces_array
      !> Returns [nx, ny, nz], the extents of the problem's arrays; if it is divided among ranks, those of this rank's rows.
      procedure :: extents => problem_extents
      !> Divides a problem, which every rank has made of the whole grid, among ranks. From then on its arrays, and those of solvers and runs made
@@ -263,6 +264,7 @@ module isobar
      integer(c_size_t) :: size = 0
      integer(c_size_t) :: shape(3) = 1
      type(c_ptr) :: tx = c_null_ptr, ty = c_null_ptr, tz = c_null_ptr, shift = c_null_ptr, active = c_null_ptr
+     integer(c_int32_t) :: periodic(3) = 0
   end type c_faces
 
   interface
@@ -580,24 +582,53 @@ contains
 
   !> The grid has the given extents [nx, ny, nz]. tx(nx − 1, ny, nz), ty(nx, ny − 1, nz) and tz(nx, ny, nz − 1) are 0 if absent, as is the shift
   !> s(nx, ny, nz), such as the conductance to a side with a given value, of which b then contains s times that value. Cells where active is 0 are
-  !> closed; by default those without conductances and shift. Cells have no volumes: rhs returns f as it is.
-  subroutine problem_faces(self, extents, tx, ty, tz, shift, active, code)
+  !> closed; by default those without conductances and shift. Along a periodic direction T has one more number, between the last cell and the first.
+  !> Cells have no volumes: rhs returns f as it is.
+  subroutine faces_r64(self, extents, tx, ty, tz, shift, active, code, periodic)
     class(isobar_problem), intent(inout) :: self
     integer, intent(in) :: extents(3)
     real(c_double), intent(in), target, optional :: tx(:, :, :), ty(:, :, :), tz(:, :, :), shift(:, :, :), active(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
+    logical, intent(in), optional :: periodic(3)
     type(isobar_array), target :: places(5)
     type(c_faces) :: description
-    call self%free()
-    description%size = c_sizeof(description)
-    description%shape = max(0, extents(3:1:-1))
     description%tx = optional_r64(tx, places(1))
     description%ty = optional_r64(ty, places(2))
     description%tz = optional_r64(tz, places(3))
     description%shift = optional_r64(shift, places(4))
     description%active = optional_r64(active, places(5))
+    call make_faces(self, description, extents, periodic, code)
+  end subroutine faces_r64
+
+  !> Arrays in the memory of one GPU, from isobar_cuda_array. The solver is on that GPU, and the arrays of rhs are there too.
+  subroutine faces_array(self, extents, tx, ty, tz, shift, active, code, periodic)
+    class(isobar_problem), intent(inout) :: self
+    integer, intent(in) :: extents(3)
+    type(isobar_array), intent(in), target :: tx
+    type(isobar_array), intent(in), target, optional :: ty, tz, shift, active
+    integer(c_int32_t), intent(out), optional :: code
+    logical, intent(in), optional :: periodic(3)
+    type(c_faces) :: description
+    description%tx = c_loc(tx)
+    description%ty = place_in(ty)
+    description%tz = place_in(tz)
+    description%shift = place_in(shift)
+    description%active = place_in(active)
+    call make_faces(self, description, extents, periodic, code)
+  end subroutine faces_array
+
+  subroutine make_faces(self, description, extents, periodic, code)
+    class(isobar_problem), intent(inout) :: self
+    type(c_faces), intent(inout) :: description
+    integer, intent(in) :: extents(3)
+    logical, intent(in), optional :: periodic(3)
+    integer(c_int32_t), intent(out), optional :: code
+    call self%free()
+    description%size = c_sizeof(description)
+    description%shape = max(0, extents(3:1:-1))
+    if (present(periodic)) description%periodic = merge(1, 0, periodic)
     call settle(c_problem_faces(description, self%handle), code)
-  end subroutine problem_faces
+  end subroutine make_faces
 
   !> spacing is [dx, dy, dz], the widths of cells, by default 1/n; dx(nx), dy(ny) and dz(nz) are the widths of every cell, if they differ.
   !> sides(1, d) is the lower side of direction d, closed by default. kappa_y and kappa_z are κ in y and z, if different from that in x;

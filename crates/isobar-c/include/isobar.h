@@ -101,23 +101,26 @@ typedef struct {
 //
 // (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
 //
-// Arrays are in host memory or in that of a GPU. isobar_problem_faces copies them to host memory.
+// Arrays are in host memory or in that of a GPU, and isobar_problem_faces copies them: where all are on one GPU, there, and then the solver is on that GPU, and the
+// arrays of isobar_problem_rhs are there; else to host memory. Derivatives and fluxes are computed on the host, from a copy that is made once.
 typedef struct {
   // sizeof(isobar_faces), which identifies the version of this struct.
   size_t size;
   // {nz, ny, nx}: numbers of cells.
   size_t shape[3];
-  // T between neighbours in x, shape {nz, ny, nx − 1}, not negative; null means 0.
+  // T between neighbours in x, shape {nz, ny, nx − 1}, or {nz, ny, nx} if x is periodic, not negative; null means 0.
   const isobar_array *tx;
-  // T between neighbours in y, shape {nz, ny − 1, nx}; null means 0.
+  // T between neighbours in y, shape {nz, ny − 1, nx}, or {nz, ny, nx}; null means 0.
   const isobar_array *ty;
-  // T between neighbours in z, shape {nz − 1, ny, nx}; null means 0.
+  // T between neighbours in z, shape {nz − 1, ny, nx}, or {nz, ny, nx}; null means 0.
   const isobar_array *tz;
   // s of every cell, such as the conductance to a side with a given value, of which b then contains s times that value; null means 0.
   const isobar_array *shift;
   // 1 in active cells, 0 in others, whose faces are closed. May also be ISOBAR_U8. Null means all cells with a conductance or a shift; what b has in
   // others is left out. With a mask, b must be 0 in active cells that have neither.
   const isobar_array *active;
+  // Whether x, y and z are periodic (not 0): the last T along such a direction is between the last cell and the first.
+  int32_t periodic[3];
 } isobar_faces;
 
 // Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,

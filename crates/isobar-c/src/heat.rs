@@ -94,9 +94,9 @@ unsafe fn in_space(problem: &Problem, source: *const Array) -> Result<problem::H
     let (system, ranks) = (&problem.system, problem.ranks());
     // SAFETY: promised by the caller.
     let body = unsafe { source.as_ref().map(|f| whole_values(f, "source", ranks, system.shape())).transpose()? };
-    if let Some(f) = &body {
+    if let Some(f) = body.as_ref().filter(|f| f.iter().any(|value| !value.is_finite())) {
         // It is 0 in inactive cells, whatever f is there.
-        let b = system.rhs(Some(f.clone()))?;
+        let b = system.on_host()?.rhs(Some(f.clone()))?;
         if let Some(n) = b.iter().position(|value| !value.is_finite()) {
             let [i, j, k] = system.shape().place(n);
             return Err(isobar::Error::NotFinite { what: "source".into(), value: f[n], i, j, k }.into());

@@ -490,7 +490,7 @@ pub unsafe extern "C" fn isobar_problem_flux(
             require_same_call(ranks, || format!("problem_flux of axis {} and is_upper {is_upper}", axis as usize))?;
             // SAFETY: promised by the caller.
             let u = unsafe { whole_values(u, "u", ranks, problem.system.shape())? };
-            let flux = problem.system.flow()?.through(&u, axis, is_upper == 1)?;
+            let flux = problem.system.flux(&u, axis, is_upper == 1)?;
             // SAFETY: promised by the caller.
             unsafe { hand_out("total", total, flux)? };
             Ok(ISOBAR_OK)

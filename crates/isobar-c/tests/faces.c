@@ -65,6 +65,26 @@ static void chain(void)
     isobar_problem_free(problem);
 }
 
+static void ring(void)
+{
+    /* Between the first cell and the last, 3 in parallel with 1 and 2 in series: a current of 1 needs a difference of 1 / (3 + 2/3). */
+    double around[3] = {1.0, 2.0, 3.0}, inflow[3] = {1.0, 0.0, -1.0}, found[3] = {0.0, 0.0, 0.0}, through;
+    isobar_array t = isobar_host_array(around, 1, 1, 3, ISOBAR_F64);
+    isobar_array rhs = isobar_host_array(inflow, 1, 1, 3, ISOBAR_F64), solution = isobar_host_array(found, 1, 1, 3, ISOBAR_F64);
+    isobar_faces given = {.size = sizeof given, .shape = {1, 1, 3}, .tx = &t, .periodic = {1, 0, 0}};
+    isobar_problem *problem = NULL;
+    isobar_solver *solver = NULL;
+    expect(isobar_problem_faces(&given, &problem), ISOBAR_OK, "");
+    expect(isobar_solver_create(problem, "tolerance = 1e-13", "cpu", 1, &solver), ISOBAR_OK, "");
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
+    close_to(found[0] - found[2], 1.0 / (3.0 + 2.0 / 3.0), 1e-12, "around the ring");
+    expect(isobar_problem_flux(problem, &solution, 0, 0, &through), ISOBAR_INVALID, "no sides");
+    isobar_solver_free(solver);
+    isobar_problem_free(problem);
+    t.shape[2] = 2;
+    expect(isobar_problem_faces(&given, &problem), ISOBAR_INVALID, "tx");
+}
+
 static void derivatives(void)
 {
     static double by_tx[sizeof tx / 8], by_ty[sizeof ty / 8], by_tz[sizeof tz / 8], by_s[CELLS];
@@ -123,6 +143,7 @@ int main(void)
             values[n][m] = 0.5 + seed / 4294967296.0;
         }
     chain();
+    ring();
     derivatives();
     misuse();
     printf("%d failures\n", failures);

@@ -9,6 +9,7 @@ program faces
   real(real64) :: tx(nx - 1, ny, nz), ty(nx, ny - 1, nz), tz(nx, ny, nz - 1), s(nx, ny, nz), b(nx, ny, nz), u(nx, ny, nz)
   real(real64) :: by_tx(nx - 1, ny, nz), by_ty(nx, ny - 1, nz), by_tz(nx, ny, nz - 1), by_s(nx, ny, nz)
   real(real64) :: by_b(nx, ny, nz), ones(nx, ny, nz)
+  real(real64) :: ring(nx, 1, 1), pulse(nx, 1, 1), around(nx, 1, 1)
   real(real64) :: chain(1, 1, 1), ends(2, 1, 1), inflow(2, 1, 1), found(2, 1, 1), column(1, 1, 2), total
   type(isobar_problem) :: problem, unmade
   type(isobar_solver) :: solver
@@ -55,6 +56,17 @@ program faces
   call solver%solve_many([(isobar_cuda_array(c_loc(many(1, 1, 1, n)), [nx, ny, nz], -1), n = 1, 2)], &
        [(isobar_cuda_array(c_loc(found_many(1, 1, 1, n)), [nx, ny, nz], -1), n = 1, 2)], codes)
   call expect(all(codes == isobar_ok) .and. all(abs(found_many(:, :, :, 2) - 2 * u) < 1e-9 * sum(u)), "several systems")
+
+  ! A ring of conductances 1 to nx around x: what flows through them adds up to 0, as values come around.
+  ring(:, 1, 1) = [(real(n, real64), n = 1, nx)]
+  call problem%faces([nx, 1, 1], tx=ring, periodic=[.true., .false., .false.])
+  call solver%create(problem, "tolerance = 1e-13", "cpu")
+  pulse(:, 1, 1) = [1, 0, 0, -1]
+  call solver%solve(pulse, around)
+  call expect(abs(ring(nx, 1, 1) * (around(1, 1, 1) - around(nx, 1, 1)) - 1 / (1 + (1 + 0.5_real64 + 1 / 3.0_real64) ** (-1) / 4)) &
+       < 1e-11, "the flow through the last face of a ring")
+  call problem%faces([nx, 1, 1], tx=isobar_cuda_array(c_loc(many(1, 1, 1, 1)), [nx - 1, 1, 1], 1000), code=code)
+  call expect(code == isobar_device, "conductances on a GPU that is not there")
 
   call problem%faces([nx, ny, nz], tx=ty, code=code)
   call expect(code == isobar_invalid, "a wrong shape")

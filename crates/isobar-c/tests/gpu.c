@@ -64,16 +64,21 @@ static int begin(void)
 }
 
 /* Describes an array of the host, or a copy of it on the GPU. */
-static isobar_array array(double *values, int is_on_gpu)
+static isobar_array shaped(double *values, size_t nz, size_t ny, size_t nx, int is_on_gpu)
 {
-    isobar_array found = isobar_host_array(values, NZ, NY, NX, ISOBAR_F64);
+    isobar_array found = isobar_host_array(values, nz, ny, nx, ISOBAR_F64);
     if (is_on_gpu) {
         address place;
-        ok(allocate(&place, CELLS * sizeof *values), "cuMemAlloc");
-        ok(copy_in(place, values, CELLS * sizeof *values), "cuMemcpyHtoD");
+        ok(allocate(&place, nz * ny * nx * sizeof *values), "cuMemAlloc");
+        ok(copy_in(place, values, nz * ny * nx * sizeof *values), "cuMemcpyHtoD");
         found.data = (void *)(size_t)place, found.device = 0;
     }
     return found;
+}
+
+static isobar_array array(double *values, int is_on_gpu)
+{
+    return shaped(values, NZ, NY, NX, is_on_gpu);
 }
 
 static void fetch(double *values, isobar_array from)
@@ -138,6 +143,29 @@ static void solve(int is_on_gpu, struct found *all, struct found *by_host_arrays
     isobar_problem_free(problem);
 }
 
+/* The same of conductances, periodic in y: b, u, and dJ/dtx, which is computed on the host. */
+static void solve_network(int is_on_gpu, double *b, double *u, double *by_tx)
+{
+    isobar_array tx = shaped(kappa, NZ, NY, NX - 1, is_on_gpu), ty = shaped(kappa_z, NZ, NY, NX, is_on_gpu), tz = shaped(f, NZ - 1, NY, NX, is_on_gpu);
+    isobar_array shift = array(c, is_on_gpu), inflow = array(f, is_on_gpu), rhs = array(b, is_on_gpu), solution = array(u, is_on_gpu);
+    isobar_array on_host, by_u = array(weights, 0), by_faces = shaped(by_tx, NZ, NY, NX - 1, 0);
+    isobar_faces given = {
+        .size = sizeof given, .shape = {NZ, NY, NX}, .tx = &tx, .ty = &ty, .tz = &tz, .shift = &shift, .periodic = {0, 1, 0}};
+    isobar_gradient wanted = {.size = sizeof wanted, .faces = {&by_faces}};
+    isobar_problem *problem = NULL;
+    isobar_solver *solver = NULL;
+    ok(isobar_problem_faces(&given, &problem), "the network");
+    ok(isobar_problem_rhs(problem, &inflow, &rhs), "its right-hand side");
+    ok(isobar_solver_create(problem, "tolerance = 1e-11", is_on_gpu ? "cuda:0" : "cpu", 0, &solver), "its solver");
+    ok(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), "its solve");
+    fetch(b, rhs);
+    fetch(u, solution);
+    on_host = array(u, 0);
+    ok(isobar_solver_gradient(solver, problem, &on_host, &by_u, &wanted), "its derivatives");
+    isobar_solver_free(solver);
+    isobar_problem_free(problem);
+}
+
 static struct found host, gpu, host_again, gpu_again;
 
 int main(void)
@@ -174,6 +202,11 @@ int main(void)
     close_to(gpu.widths, host.widths, NX, 1e-8, "by widths");
     close_to(&gpu.flux, &host.flux, 1, 1e-8, "the flux");
     close_to(gpu.state, host.state, CELLS, 1e-8, "the state after three steps");
+    solve_network(0, host.b, host.u, host.kappa);
+    solve_network(1, gpu.b, gpu.u, gpu.kappa);
+    close_to(gpu.b, host.b, CELLS, 1e-12, "b of a network");
+    close_to(gpu.u, host.u, CELLS, 1e-8, "u of a network");
+    close_to(gpu.kappa, host.kappa, NZ * NY * (NX - 1), 1e-8, "dJ/dtx of a network");
     printf("%d failures\n", failures);
     return EXIT_SUCCESS;
 }

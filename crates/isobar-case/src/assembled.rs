@@ -26,7 +26,7 @@ pub struct Assembled {
     pub active: Option<Vec<bool>>,
     /// The positions of the cells, for files and plots.
     pub mesh: Mesh,
-    /// The widths and sides that fluxes are computed from; only for diffusion in cells.
+    /// The widths and sides that fluxes are computed from; only for diffusion in cells and conductances.
     pub box_of_cells: Option<BoxOfCells>,
 }
 
@@ -226,14 +226,18 @@ impl DiffusionCase {
 
     /// Assembles a matrix of conductances; its right-hand side is the inflow into each cell.
     fn assemble_faces(&self, faces: &FaceProblem, rows: &Range<usize>) -> Result<Assembled> {
-        self.assembled(
+        let assembled = self.assembled(
             faces.stencil().clone(),
             mesh_of(self.shape, &self.spacing),
             rows,
             |kind| faces.rhs_in(rows, kind, self.rhs.seed),
             |body| faces.rhs_from_in(rows, body),
             || faces.exact(),
-        )
+        )?;
+        let Flow { boundary, side_fields, .. } = faces.flow();
+        let (boundary, side_fields) = (*boundary, side_fields.clone());
+        let box_of_cells = BoxOfCells { spacing: self.spacing.clone(), boundary, side_fields };
+        Ok(Assembled { box_of_cells: Some(box_of_cells), ..assembled })
     }
 
     /// Assembles a problem with unknowns at points inside the box.

@@ -20,10 +20,7 @@ pub(crate) fn read_output(document: &Document<'_>, problem: &Problem, folder: &P
     let Some(flux) = &mut output.flux else { return Ok(output) };
     let fail = |message: &str| Err(document.failure_at_key("output.flux", message));
     match problem {
-        Problem::Diffusion(case) if case.faces.is_some() => {
-            return fail("fluxes are computed for [diffusion] only, and this case has [faces]; remove this key");
-        }
-        Problem::Diffusion(case) if case.section.unknowns == Unknowns::Cells => {}
+        Problem::Diffusion(case) if case.faces.is_some() || case.section.unknowns == Unknowns::Cells => {}
         Problem::Diffusion(_) => {
             return fail(
                 "fluxes are defined for unknowns in cells only; remove this key, or set diffusion.unknowns = \"cells\"",

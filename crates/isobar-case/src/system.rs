@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 use isobar::internals::array::{Source, Target};
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, Weighting};
-use isobar::stencil::Stencil;
-use isobar::{Description, DeviceProblem, Outcome, Shape};
+use isobar::stencil::{Axis, Stencil};
+use isobar::{Description, DeviceFaces, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
 use crate::assembled::{BoxOfCells, mesh_of};
 use crate::case::Case;
 use crate::report::{Checks, ProblemReport, Report, Seconds, TrafficReport};
+use crate::values::fits;
 use crate::{Error, Matrix, Result};
 
 /// A linear system A u = b as data, with its origin.
@@ -34,6 +35,7 @@ enum Origin {
     Faces(Box<FaceProblem>),
     /// A problem on a GPU, with its copy on the host once something is computed there.
     OnGpu(Box<DeviceProblem>, Box<OnceLock<LinearSystem>>),
+    FacesOnGpu(Box<DeviceFaces>, Box<OnceLock<LinearSystem>>),
     Matrix,
 }
 
@@ -75,6 +77,19 @@ impl LinearSystem {
     /// Makes a system from conductances.
     pub fn from_faces(problem: FaceProblem) -> Self {
         Self { matrix: Matrix::Diffusion(problem.stencil().clone()), origin: Origin::Faces(Box::new(problem)) }
+    }
+
+    /// Makes a system from conductances in the memory of a GPU; nothing where [`face_problem`](crate::face_problem) on the host has a message for the size of their
+    /// numbers. They are copied to the host once derivatives or fluxes are requested, which are computed there.
+    ///
+    /// # Errors
+    /// None but for memory.
+    pub fn from_device_faces(faces: DeviceFaces) -> Result<Option<Self>> {
+        if faces.sizes().into_iter().all(fits) {
+            let matrix = Matrix::Diffusion(faces.stencil()?);
+            return Ok(Some(Self { matrix, origin: Origin::FacesOnGpu(Box::new(faces), Box::default()) }));
+        }
+        Ok(None)
     }
 
     /// Makes the heat equation with this system's κ, c, sides and grid, and a source density per cell, C order.
@@ -129,7 +144,7 @@ impl LinearSystem {
     /// # Errors
     /// The errors of that function; a system that is not from [`LinearSystem::from_faces`].
     pub fn face_gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
-        match &self.origin {
+        match &self.on_host()?.origin {
             Origin::Faces(problem) => Ok(problem.gradient(u, adjoint)?),
             _ => Err(Error::new(
                 "this needs a problem of conductances: isobar.Faces in Python, isobar_problem_faces in C, problem%faces in Fortran",
@@ -167,12 +182,19 @@ impl LinearSystem {
     }
 
     /// Returns this system with coefficients on the host.
-    fn on_host(&self) -> Result<&Self> {
-        let Origin::OnGpu(problem, on_host) = &self.origin else { return Ok(self) };
+    ///
+    /// # Errors
+    /// Those of the GPU where they are.
+    pub fn on_host(&self) -> Result<&Self> {
+        let (Origin::OnGpu(_, on_host) | Origin::FacesOnGpu(_, on_host)) = &self.origin else { return Ok(self) };
         if let Some(known) = on_host.get() {
             return Ok(known);
         }
-        let made = Self::from_diffusion(problem.on_host()?)?;
+        let made = match &self.origin {
+            Origin::OnGpu(problem, _) => Self::from_diffusion(problem.on_host()?)?,
+            Origin::FacesOnGpu(faces, _) => Self::from_faces(faces.on_host()?),
+            _ => self.clone(),
+        };
         Ok(on_host.get_or_init(|| made))
     }
 
@@ -216,24 +238,40 @@ impl LinearSystem {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
             Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
-            Origin::Faces(_) | Origin::OnGpu(..) | Origin::Matrix => None,
+            Origin::Faces(_) | Origin::OnGpu(..) | Origin::FacesOnGpu(..) | Origin::Matrix => None,
         }
     }
 
     /// Returns the fluxes through the faces of its cells.
     ///
     /// # Errors
-    /// A system other than diffusion in cells.
+    /// A system other than diffusion in cells and conductances.
     pub fn flow(&self) -> Result<Flow<'_>> {
         let Self { matrix, origin } = self.on_host()?;
         let flow = match (origin, matrix) {
             (Origin::Case { box_of_cells, .. }, matrix) => box_of_cells.as_ref().and_then(|cells| cells.flow(matrix)),
             (Origin::Diffusion(problem), Matrix::Diffusion(stencil)) => Some(problem.flow(stencil)),
+            (Origin::Faces(problem), _) => Some(problem.flow()),
             _ => None,
         };
         flow.ok_or_else(|| {
-            Error::new("fluxes are computed for diffusion in cells only, and this system is another one")
+            Error::new(
+                "fluxes are computed for diffusion in cells and for conductances, and this system is another one",
+            )
         })
+    }
+
+    /// Returns the total that flows out of the domain through a side, for a solution in C order.
+    ///
+    /// # Errors
+    /// Those of [`LinearSystem::flow`]; conductances, which have no sides; another number of cells.
+    pub fn flux(&self, u: &[f64], axis: Axis, is_upper: bool) -> Result<f64> {
+        if let Origin::Faces(_) | Origin::FacesOnGpu(..) = &self.origin {
+            return Err(Error::new(
+                "conductances have no sides to flow through: what flows out of a cell to a value g, which its shift ties it to, is shift · (u − g)",
+            ));
+        }
+        Ok(self.flow()?.through(u, axis, is_upper)?)
     }
 
     /// Writes the right-hand side of [`LinearSystem::rhs`] for a source density in any order, in one pass over both arrays if the one to write is in C
@@ -243,12 +281,18 @@ impl LinearSystem {
     /// The errors of [`LinearSystem::rhs`]; an array on a device where the coefficients are not, or not there where they are; one to write of another
     /// shape.
     pub fn write_rhs(&self, body: Option<Source<'_>>, mut to: Target<'_>) -> Result<()> {
-        if let Origin::OnGpu(problem, _) = &self.origin {
-            return match (body, to) {
-                (None, Target::Device(to)) => Ok(problem.write_rhs(None, &to)?),
-                (Some(Source::Device(body)), Target::Device(to)) => Ok(problem.write_rhs(Some(&body), &to)?),
-                _ => Err(on_gpu("b, and f if there is one")),
+        if let Origin::OnGpu(..) | Origin::FacesOnGpu(..) = &self.origin {
+            let (body, to) = match (body, to) {
+                (None, Target::Device(to)) => (None, to),
+                (Some(Source::Device(body)), Target::Device(to)) => (Some(body), to),
+                _ => return Err(on_gpu("b, and f if there is one")),
             };
+            match &self.origin {
+                Origin::OnGpu(problem, _) => problem.write_rhs(body.as_ref(), &to)?,
+                Origin::FacesOnGpu(faces, _) => faces.write_rhs(body.as_ref(), &to)?,
+                _ => {}
+            }
+            return Ok(());
         }
         if let (Target::F64(to), shape) = (&mut to, self.shape())
             && to.shape() == shape
@@ -259,7 +303,7 @@ impl LinearSystem {
                     return Ok(problem.checked()?.write_rhs(body, Weighting::Volume, values)?);
                 }
                 Origin::Faces(problem) => return Ok(problem.write_rhs(body, values)?),
-                Origin::Case { .. } | Origin::OnGpu(..) | Origin::Matrix => {}
+                _ => {}
             }
         }
         let values = self.rhs(body.map(Source::to_vec).transpose()?)?;
@@ -284,7 +328,7 @@ impl LinearSystem {
                 let body = body.unwrap_or_else(|| vec![0.0; shape.cells()]);
                 Ok(problem.rhs_from_in(&(0..shape.ny), body)?)
             }
-            (Origin::OnGpu(..), _) => Err(on_gpu("b, and f if there is one")),
+            (Origin::OnGpu(..) | Origin::FacesOnGpu(..), _) => Err(on_gpu("b, and f if there is one")),
             (Origin::Matrix, _) => {
                 Err(Error::new("a matrix from profiles has no sources or boundary values; give the vector b itself"))
             }

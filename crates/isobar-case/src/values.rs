@@ -285,7 +285,8 @@ impl Values {
 /// Range of coefficients other than 0: products of two transmissibilities neither overflow nor underflow.
 pub(crate) const SIZES: RangeInclusive<f64> = 1e-60..=1e60;
 
-fn fits(value: f64) -> bool {
+/// Returns whether a coefficient is 0 or within [`SIZES`].
+pub(crate) fn fits(value: f64) -> bool {
     value == 0.0 || SIZES.contains(&value)
 }
 

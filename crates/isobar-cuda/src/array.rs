@@ -136,7 +136,8 @@ impl Cuda {
         Ok(changed != 0)
     }
 
-    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor. Returns whether a number has changed.
+    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor; cells beyond the array are set to zero. Returns whether a number has
+    /// changed.
     ///
     /// # Errors
     /// [`Error::Invalid`] for coefficients below `least` or not finite, naming the first cell.
@@ -148,18 +149,14 @@ impl Cuda {
         [factor, least]: [f64; 2],
         to: Pointer,
     ) -> Result<bool> {
-        let Shape { nx, ny, nz } = layout.shape();
+        let (shape @ Shape { nx, ny, .. }, end) = (layout.shape(), source.shape().extents());
+        if !end.into_iter().zip(shape.extents()).all(|(end, n)| end <= n) {
+            return Err(Error::shape(what, source.shape(), format!("at most {shape}")));
+        }
         let report = self.report()?;
-        self.with_device_array(source, layout, "importing", || {
+        self.with_device_arrays(&[source], &[], "importing", || {
             let pointers = [source.pointer(), to, report.start()];
-            self.place_coefficients::<T>(
-                layout,
-                source.precision(),
-                Array::of(source),
-                [factor, least],
-                [nx, ny, nz],
-                pointers,
-            )
+            self.place_coefficients::<T>(layout, source.precision(), Array::of(source), [factor, least], end, pointers)
         })?;
         let [first, changed] = read_report(&report)?;
         if first == NONE {
@@ -171,6 +168,14 @@ impl Cuda {
             what,
             format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k}), counted from 0"),
         ))
+    }
+
+    /// Sets coefficients to zero. Returns whether a number has changed.
+    pub(crate) fn clear_coefficients<T: Real>(&self, layout: &Layout, to: Pointer) -> Result<bool> {
+        let (report, array) = (self.report()?, Array::c_order(layout.shape()));
+        self.place_coefficients::<T>(layout, Precision::F64, array, [1.0, 0.0], [0; 3], [to, to, report.start()])?;
+        let [_, changed] = read_report(&report)?;
+        Ok(changed != 0)
     }
 
     /// Makes the report of `import_coefficients` of array.cu.

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use isobar::grid::{HorizontalField, VerticalProfile};
+use isobar::internals::cuda::Cuda;
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Field, SideFields, Source, Spacing, Well};
 use isobar::stencil::{Axis, TensorProduct};
-use isobar::{RawArray, Sample, Shape};
+use isobar::{DeviceArray, DeviceFaces, RawArray, Sample, Shape};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override, face_problem};
 use pyo3::exceptions::PyValueError;
@@ -204,6 +205,7 @@ impl System {
     fn faces(
         shape: [usize; 3],
         faces: [Option<Array>; 3],
+        is_periodic: [bool; 3],
         shift: Option<Array>,
         active: Option<Array>,
     ) -> PyResult<Self> {
@@ -211,13 +213,41 @@ impl System {
         let shape = Shape { nx, ny, nz };
         let mut all = [Vec::new(), Vec::new(), Vec::new()];
         for ((values, array), axis) in all.iter_mut().zip(&faces).zip(Axis::ALL) {
-            let closed = || Ok(vec![0.0; shape.faces_between(axis).cells()]);
-            *values = array.as_ref().map_or_else(closed, Array::values)?;
+            let there = if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) };
+            *values = array.as_ref().map_or_else(|| Ok(vec![0.0; there.cells()]), Array::values)?;
         }
         let shift = shift.map(|array| array.values()).transpose()?;
         let active = active.map(|array| array.mask()).transpose()?;
-        let problem = face_problem(shape, all, shift, active.as_deref()).map_err(raise_problem)?;
+        let problem = face_problem(shape, all, is_periodic, shift, active.as_deref()).map_err(raise_problem)?;
         Ok(Self { inner: LinearSystem::from_faces(problem) })
+    }
+
+    /// Makes a system from arrays on one GPU, as [`System::faces`] does from arrays on the host; nothing if it must be made there.
+    #[staticmethod]
+    fn faces_on_gpu(
+        py: Python<'_>,
+        shape: [usize; 3],
+        faces: [Option<Array>; 3],
+        is_periodic: [bool; 3],
+        shift: Option<Array>,
+        active: Option<Array>,
+    ) -> PyResult<Option<Self>> {
+        let [nz, ny, nx] = shape;
+        let on_device = |array: &Option<Array>| array.as_ref().map(Array::on_device).transpose();
+        let [x, y, z] = &faces;
+        let faces = [on_device(x)?, on_device(y)?, on_device(z)?];
+        let (shift, active) = (on_device(&shift)?, on_device(&active)?);
+        let Some(device) = faces.iter().flatten().map(DeviceArray::device).next() else { return Ok(None) };
+        let shape = Shape { nx, ny, nz };
+        let make =
+            || DeviceFaces::new(&Cuda::shared(device)?, shape, &faces, is_periodic, shift.as_ref(), active.as_ref());
+        let Some(faces) = py.detach(make).map_err(raise)? else { return Ok(None) };
+        Ok(LinearSystem::from_device_faces(faces).map_err(raise_problem)?.map(|inner| Self { inner }))
+    }
+
+    /// Returns this system of arrays on a GPU with copies of them on the host.
+    fn on_host(&self, py: Python<'_>) -> PyResult<Self> {
+        py.detach(|| self.inner.on_host().cloned()).map(|inner| Self { inner }).map_err(raise_case)
     }
 
     /// Makes a system from profiles a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.
@@ -372,7 +402,7 @@ impl System {
     fn flux(&self, py: Python<'_>, u: Array, axis: usize, is_upper: bool) -> PyResult<f64> {
         let u = u.values()?;
         let axis = self::axis(axis)?;
-        py.detach(|| Ok(self.inner.flow()?.through(&u, axis, is_upper)?)).map_err(raise_case)
+        py.detach(|| self.inner.flux(&u, axis, is_upper)).map_err(raise_case)
     }
 
     /// Computes the energy ½ Σ T (Δu)².

@@ -84,7 +84,7 @@ def test_arrays_of_other_types_and_orders():
 
 def test_fluxes_belong_to_cells():
     solver = isobar.Solver(isobar.Helmholtz.panel(8, 8, 4), device="cpu")
-    with pytest.raises(ValueError, match="fluxes are computed for diffusion in cells only"):
+    with pytest.raises(ValueError, match="fluxes are computed for diffusion in cells and for conductances"):
         solver.fluxes(np.ones((4, 8, 8)))
 
 

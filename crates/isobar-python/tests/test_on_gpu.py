@@ -316,6 +316,104 @@ def test_what_needs_the_host():
     np.testing.assert_allclose(isobar.Solver(problem).apply(kappa), isobar.Solver(isobar.Diffusion(kappa, boundary={"x": 0.0}), device="cpu").apply(kappa), rtol=1e-12)
 
 
+def conductances(shape, periodic, seed):
+    """Return tx, ty, tz, shifts and a mask, in which no cell is without a neighbour."""
+    rng, faces = np.random.default_rng(seed), []
+    for name, axis in (("x", 2), ("y", 1), ("z", 0)):
+        wanted = [*shape]
+        wanted[axis] -= name not in periodic
+        faces.append(np.exp(2 * rng.standard_normal(wanted)))
+    active = np.ones(shape, bool)
+    active[:2, 1:3, 2:5] = False
+    return faces, rng.uniform(0.5, 1.0, shape), active
+
+
+@needs_gpu
+@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
+@pytest.mark.parametrize("periodic", ["", "x", "yz"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_conductances_on_a_gpu(library, periodic, masked):
+    pytest.importorskip(library)
+    to, back = to_gpu(library)
+    shape = (9, 10, 11)
+    faces, shift, active = conductances(shape, periodic, 1)
+    others = {"shift": shift, "active": active} if masked else {}
+    host = isobar.Faces(*faces, **others, periodic=periodic)
+    problem = isobar.Faces(*map(to, faces), **{name: to(given) for name, given in others.items()}, periodic=periodic)
+    assert problem._on_gpu is not None and problem.shape == host.shape and problem.size == host.size
+    f = np.random.default_rng(3).standard_normal(shape)
+    f[1, 4, 5] -= f.sum()
+    b = problem.rhs(to(f))
+    assert type(b) is type(to(f)) and type(problem.rhs(2.0)) is type(b)
+    np.testing.assert_array_equal(back(b), host.rhs(f))
+    np.testing.assert_array_equal(back(problem.rhs(2.0)), host.rhs(2.0))
+    np.testing.assert_array_equal(back(problem.rhs()), host.rhs())
+    solver = isobar.Solver(problem, tolerance=1e-10)
+    assert solver.device.startswith("cuda")
+    x, expected = solver.solve(b).x, isobar.Solver(host, device="cpu", tolerance=1e-12).solve(host.rhs(f)).x
+    assert type(x) is type(b) and "_system" not in problem.__dict__
+    np.testing.assert_allclose(back(x), expected, atol=1e-6 * abs(expected).max())
+    # Its coefficients change to others, on the GPU and on the host, and those of a solver of the host to those of the GPU.
+    for other in ([2 * each for each in faces], faces):
+        for there in (to, np.asarray):
+            solver.update(isobar.Faces(*map(there, other), **others, periodic=periodic))
+            wanted = isobar.Solver(isobar.Faces(*other, **others, periodic=periodic), device="cpu").apply(f)
+            np.testing.assert_allclose(back(solver.apply(to(f))), wanted, rtol=1e-9, atol=1e-10)
+    again = isobar.Solver(host, device="cuda", tolerance=1e-10)
+    again.update(problem)
+    np.testing.assert_allclose(back(again.solve(b).x), expected, atol=1e-6 * abs(expected).max())
+    # What is computed on the host, and a solver there.
+    on_host = isobar.Solver(problem, device="cpu", tolerance=1e-12)
+    np.testing.assert_allclose(on_host.solve(host.rhs(f)).x, expected, atol=1e-8 * abs(expected).max())
+    for found, wanted in zip(solver.fluxes(x), on_host.fluxes(expected)):
+        np.testing.assert_allclose(back(found), wanted, atol=1e-6 * abs(wanted).max())
+    assert abs(problem.to_scipy() - host.to_scipy()).max() == 0.0
+
+
+@needs_gpu
+@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
+def test_conductances_that_need_the_host(library):
+    pytest.importorskip(library)
+    to, back = to_gpu(library)
+    faces, shift, active = conductances((4, 6, 8), "", 2)
+    there = [*map(to, faces)]
+    with pytest.raises(ValueError, match=r"z: -1 between the cells .* = \(3, 2, 1\) and \(3, 2, 2\)"):
+        tz = faces[2].copy()
+        tz[1, 2, 3] = -1.0
+        isobar.Faces(there[0], there[1], to(tz))
+    with pytest.raises(ValueError, match="none of the 192 cells"):
+        isobar.Faces(*(to(0 * each) for each in faces))
+    with pytest.raises(ValueError, match="shift has shape"):
+        isobar.Faces(*there, shift=to(shift[0]))
+    with pytest.raises(ValueError, match="ty must have shape"):
+        isobar.Faces(there[0], there[0])
+    # A rounding error of row sums is no shift, and another negative one needs a direct solve.
+    almost = 0 * shift
+    almost[1, 2, 3] = -1e-16
+    assert isobar.Solver(isobar.Faces(*there, shift=to(almost)), device="cuda").solve(to(shift - shift.mean())).converged
+    with pytest.raises(ValueError, match="shift: negative in cell"):
+        isobar.Solver(isobar.Faces(*there, shift=-1.0), device="cuda")
+    # An active cell without neighbours.
+    alone = np.zeros(shift.shape, bool)
+    alone[0, 0, 0] = alone[2:, 2:, 2:] = True
+    with pytest.raises(ValueError, match="neither|has no solution|coupl"):
+        isobar.Solver(isobar.Faces(*there, active=to(alone)), device="cuda").solve(to(np.where(alone, 1.0, 0.0)))
+    # Integers, single precision, a plane, a line and a mixture of places.
+    small = [to((1 + 100 * each).astype(int)) for each in faces]
+    x = np.random.default_rng(4).standard_normal((4, 6, 8))
+    wanted = isobar.Solver(isobar.Faces(*((1 + 100 * each).astype(int) for each in faces)), device="cpu").apply(x)
+    np.testing.assert_allclose(back(isobar.Solver(isobar.Faces(*small)).apply(to(x))), wanted, rtol=1e-9, atol=1e-9 * abs(wanted).max())
+    single = [each.astype(np.float32) for each in faces]
+    wanted = isobar.Solver(isobar.Faces(*single, shift=2.0), device="cpu").apply(x)
+    np.testing.assert_allclose(back(isobar.Solver(isobar.Faces(*map(to, single), shift=2.0)).apply(to(x))), wanted, rtol=1e-9, atol=1e-9 * abs(wanted).max())
+    plane = [faces[0][0], faces[1][0]]
+    wanted = isobar.Solver(isobar.Faces(*plane), device="cpu").apply(x[0])
+    np.testing.assert_allclose(back(isobar.Solver(isobar.Faces(*map(to, plane))).apply(to(x[0]))), wanted, rtol=1e-9, atol=1e-9 * abs(wanted).max())
+    wanted = isobar.Solver(isobar.Faces(faces[0][0, 0], shift=1.0), device="cpu", tolerance=1e-12).solve(x[0, 0]).x
+    np.testing.assert_allclose(back(isobar.Solver(isobar.Faces(to(faces[0][0, 0]), shift=1.0), tolerance=1e-12).solve(to(x[0, 0])).x), wanted, rtol=1e-8)
+    assert isobar.Faces(there[0], faces[1], there[2])._on_gpu is None
+
+
 @needs_gpu
 def test_misuse_on_a_gpu():
     cupy = pytest.importorskip("cupy")

@@ -122,6 +122,8 @@ def laplacian(faces, shift, active):
     number = np.arange(active.size).reshape(shape)
     for axis, t in faces.items():
         lower, upper = np.delete(number, -1, axis).ravel(), np.delete(number, 0, axis).ravel()
+        if t.size == number.size:
+            lower, upper = number.ravel(), np.roll(number, -1, axis).ravel()
         t = np.where(active.ravel()[lower] & active.ravel()[upper], t.ravel(), 0.0)
         rows = np.arange(t.size)
         D = sp.coo_matrix((np.ones(t.size), (rows, upper)), (t.size, active.size)) - sp.coo_matrix(
@@ -133,18 +135,20 @@ def laplacian(faces, shift, active):
 
 @pytest.mark.parametrize("shape", [(9,), (7, 6), (1, 8), (4, 5, 6), (3, 1, 5), (6, 9, 12)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_conductances(rng, shape, masked):
+@pytest.mark.parametrize("periodic", ["", "x", "yz", "xyz"])
+def test_conductances(rng, shape, masked, periodic):
+    periodic = [name for name in periodic if "xyz".index(name) < len(shape)]
     faces = {}
     for d, n in enumerate(shape):
         wanted = [*shape]
-        wanted[d] -= 1
+        wanted[d] -= "xyz"[len(shape) - 1 - d] not in periodic
         faces[d] = np.exp(2 * rng.standard_normal(wanted)) * (rng.uniform(size=wanted) > 0.1)
     shift = rng.uniform(0.1, 1.0, shape)
     active = rng.uniform(size=shape) > 0.2 if masked else np.ones(shape, bool)
     active.flat[0] = True
     names = ["tx", "ty", "tz"]
     given = {names[len(shape) - 1 - d]: t for d, t in faces.items()}
-    problem = isobar.Faces(**given, shift=shift, active=active if masked else None)
+    problem = isobar.Faces(**given, shift=shift, active=active if masked else None, periodic=periodic)
     assert problem.shape == shape
     A = laplacian(faces, shift, active)
     solver = isobar.Solver(problem, tolerance=1e-12, device="cpu")
@@ -157,6 +161,14 @@ def test_conductances(rng, shape, masked):
         result = isobar.Solver(problem, **options, tolerance=1e-12, device="cpu").solve(b)
         assert result.converged, options
         np.testing.assert_allclose(result.x, expected, atol=1e-8 * abs(expected).max(), err_msg=str(options))
+    # What flows out of a cell is what flows in, less what goes to the values that the shift ties it to.
+    fluxes = solver.fluxes(u)
+    outflow = sum(np.diff(q, axis=len(shape) - 1 - axis) for axis, q in enumerate(fluxes))
+    np.testing.assert_allclose(outflow, (A @ u.ravel()).reshape(shape) - np.where(active, shift, 0.0) * u, atol=1e-11 * abs(outflow).max() + 1e-14)
+    between = sum((t * np.where(active & np.roll(active, -1, d), u - np.roll(u, -1, d), 0.0)[tuple(map(slice, t.shape))] ** 2).sum() for d, t in faces.items())
+    assert solver.energy(u) == pytest.approx(between / 2, rel=1e-12, abs=1e-14)
+    with pytest.raises(ValueError, match="have no sides"):
+        solver.flux(u, "west")
 
 
 def test_conductances_without_a_shift(rng):

@@ -109,7 +109,7 @@ impl OnRanks for Diffusion {
             Coefficients::Cells { fields, .. } => fields.iter().map(|field| &**field).collect(),
             Coefficients::Faces(faces) => faces.iter().map(|faces| &**faces).collect(),
             // These cannot be divided.
-            Coefficients::DeviceCells { .. } => Vec::new(),
+            Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => Vec::new(),
         };
         coefficients.into_iter().chain(self.stored_shift()).collect()
     }

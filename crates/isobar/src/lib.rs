@@ -106,7 +106,7 @@ pub use isobar_core::precond::OwnPreconditioner;
 pub use isobar_core::real::Precision;
 pub use isobar_core::solver::{Observer, Progress};
 pub use isobar_core::stepping::{HeatOptions, Moment, Step};
-pub use isobar_cuda::problem::{Derivatives, DeviceProblem};
+pub use isobar_cuda::problem::{Derivatives, DeviceFaces, DeviceProblem};
 
 pub use arrays::{Input, Output};
 pub use bench::{Setup, Timed, bench};

@@ -16,16 +16,30 @@ use crate::{Document, Error, Number, Result};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FacesSection {
-    /// Conductances of the faces between neighbours in x, shape (nz, ny, nx − 1).
+    /// The periodic directions, whose conductances also have the faces between the last cells and the first.
+    pub periodic: Vec<Direction>,
+    /// Conductances of the faces between neighbours in x, shape (nz, ny, nx − 1), or (nz, ny, nx) if x is periodic.
     pub x: Option<PathBuf>,
-    /// Conductances between neighbours in y, shape (nz, ny − 1, nx).
+    /// Conductances between neighbours in y, shape (nz, ny − 1, nx), or (nz, ny, nx).
     pub y: Option<PathBuf>,
-    /// Conductances between neighbours in z, shape (nz − 1, ny, nx).
+    /// Conductances between neighbours in z, shape (nz − 1, ny, nx), or (nz, ny, nx).
     pub z: Option<PathBuf>,
     /// The shift s of every cell, shape (nz, ny, nx).
     pub shift: Option<PathBuf>,
     /// The active cells: those where the value is not 0.
     pub active: Option<PathBuf>,
+}
+
+/// A direction of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// x
+    X,
+    /// y
+    Y,
+    /// z
+    Z,
 }
 
 impl FacesSection {
@@ -47,7 +61,7 @@ impl FacesSection {
                 "conductances replace the coefficients and sides of [diffusion]; give one of the two sections";
             return Err(document.failure_at_key("faces", message));
         }
-        let Self { x, y, z, shift, active } = &mut section;
+        let Self { periodic: _, x, y, z, shift, active } = &mut section;
         for (name, n, path) in [("x", shape.nx, &*x), ("y", shape.ny, &*y), ("z", shape.nz, &*z)] {
             let key = format!("faces.{name}");
             let message = match path {
@@ -77,7 +91,15 @@ impl FacesSection {
     /// Describes the conductances for the summary.
     pub(super) fn describe(&self) -> String {
         let count = [&self.x, &self.y, &self.z].into_iter().flatten().count();
-        format!("conductances from {}", plural(count, "file"))
+        let names = Axis::ALL.into_iter().zip(["x", "y", "z"]).filter(|(axis, _)| self.is_periodic()[*axis as usize]);
+        let periodic = names.map(|(_, name)| name).collect::<Vec<_>>().join(" and ");
+        let periodic = if periodic.is_empty() { periodic } else { format!(", periodic in {periodic}") };
+        format!("conductances from {}{periodic}", plural(count, "file"))
+    }
+
+    /// Returns whether x, y and z are periodic.
+    fn is_periodic(&self) -> [bool; 3] {
+        [Direction::X, Direction::Y, Direction::Z].map(|direction| self.periodic.contains(&direction))
     }
 
     /// Builds the problem, reading its files.
@@ -85,10 +107,14 @@ impl FacesSection {
     /// # Errors
     /// A file that cannot be read or has another shape; negative numbers, naming the face or the cell.
     pub(crate) fn problem(&self, shape: Shape) -> Result<FaceProblem> {
+        let is_periodic = self.is_periodic();
         let read = |axis: Axis, name: &str, path: &Option<PathBuf>, letters: &'static str| match path {
-            None => Ok(Vec::new()),
+            // Of one cell, and that there is a file for others has been checked.
+            None => Ok(vec![0.0; if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) }.cells()]),
             Some(path) => {
-                let Shape { nx, ny, nz } = shape.faces_between(axis);
+                let is_ring = is_periodic[axis as usize];
+                let Shape { nx, ny, nz } = if is_ring { shape } else { shape.faces_between(axis) };
+                let letters = if is_ring { "(nz, ny, nx)" } else { letters };
                 npy::read_array(path, &[nz, ny, nx], letters)
                     .map_err(|error| Error::new(format!("faces.{name}: {error}")))
             }
@@ -102,7 +128,7 @@ impl FacesSection {
             path.as_ref().map(|path| read_cells(&format!("faces.{name}"), path, shape)).transpose()
         };
         let (shift, active) = (cells("shift", &self.shift)?, cells("active", &self.active)?.map(mask).transpose()?);
-        face_problem(shape, faces, shift, active.as_deref())
+        face_problem(shape, faces, is_periodic, shift, active.as_deref())
     }
 }
 
@@ -113,17 +139,18 @@ impl FacesSection {
 pub fn face_problem(
     shape: Shape,
     faces: [Vec<f64>; 3],
+    is_periodic: [bool; 3],
     shift: Option<Vec<f64>>,
     active: Option<&[bool]>,
 ) -> Result<FaceProblem> {
     for ((values, axis), name) in faces.iter().zip(Axis::ALL).zip(["x", "y", "z"]) {
         let Some((value, n)) = find_out_of_range(values) else { continue };
-        let faces = shape.faces_between(axis);
+        let faces = if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) };
         // Numbers of another length, or that are not finite, have errors of their own.
         if values.len() == faces.cells() && value.is_finite() {
             let from = faces.place(n);
             let mut to = from;
-            to[axis as usize] += 1;
+            to[axis as usize] = (to[axis as usize] + 1) % shape.extents()[axis as usize];
             let [[i, j, k], [i_to, j_to, k_to]] = [from, to];
             return Err(Error::new(format!(
                 "conductances in {name}: {} between the cells (i, j, k) = ({i}, {j}, {k}) and ({i_to}, {j_to}, {k_to}) is out of range; {}",
@@ -137,5 +164,5 @@ pub fn face_problem(
     {
         check_sizes("shift", shift, shape)?;
     }
-    Ok(FaceProblem::new(shape, faces, shift, active)?)
+    Ok(FaceProblem::new(shape, faces, is_periodic, shift, active)?)
 }

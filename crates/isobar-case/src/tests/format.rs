@@ -202,6 +202,7 @@ fn conductances_are_read_from_files() {
         ("wrong.npy", &[1, 3], &[5.0, -6.0, 7.0]),
         ("large.npy", &[1, 3], &[5.0, 0.0, 1e200]),
         ("tiny.npy", &[2, 3], &[0.0, 0.0, 0.0, 1e-90, 0.0, 0.0]),
+        ("ring.npy", &[2, 3], &[1.0, 2.0, 8.0, 3.0, 4.0, 9.0]),
     ]);
     let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 3\nny = 2\n";
     let read = |sets: &[&str]| parse_in(folder.path(), text, sets);
@@ -217,11 +218,19 @@ fn conductances_are_read_from_files() {
     assert_eq!(matrix.times(&x), [-1.0 - 15.0, 1.0 - 2.0 - 18.0, 2.0, 15.0 - 3.0, 18.0 + 3.0, 0.0]);
     let exact = read(&[&all[..], &["problem.rhs.kind=manufactured"]].concat()).unwrap().assemble().unwrap().exact;
     assert_eq!(exact.unwrap()[4], 4f64.cos());
+    let ring = read(&["faces.x=ring.npy", "faces.y=ty.npy", "faces.periodic=[\"x\"]", "output.flux=q.zarr"]).unwrap();
+    assert!(ring.problem.describe().contains("conductances from 2 files, periodic in x"));
+    let system = ring.assemble().unwrap();
+    let [across_x, across_y, _] = system.flow().unwrap().faces(&x).unwrap();
+    assert_eq!(across_x, [16.0, -1.0, -2.0, 16.0, 18.0, -3.0, -4.0, 18.0]);
+    assert_eq!(across_y, [0.0, 0.0, 0.0, -15.0, -18.0, -21.0, 0.0, 0.0, 0.0]);
     let fails = |sets: &[&str]| match read(sets) {
         Err(error) => error.to_string(),
         Ok(case) => case.assemble().unwrap_err().to_string(),
     };
     for (sets, parts) in [
+        (&["faces.x=ring.npy", "faces.y=ty.npy"][..], &["faces.x", "(1, 2, 2) = (nz, ny, nx − 1)"][..]),
+        (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.periodic=[\"x\"]"], &["faces.x", "(1, 2, 3) = (nz, ny, nx)"]),
         (&["faces.x=tx.npy"][..], &["faces.y: missing, but the grid has 2 cells in y"][..]),
         (&["faces.x=tx.npy", "faces.y=tx.npy"], &["faces.y", "(1, 1, 3) = (nz, ny − 1, nx)"]),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.z=ty.npy"], &["faces.z: the grid has 1 cell in z"]),
@@ -236,6 +245,7 @@ fn conductances_are_read_from_files() {
         ),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "diffusion.reaction=1"], &["give one of the two sections"]),
         (&["faces.w=tx.npy"], &["unknown key \"w\" in [faces]"]),
+        (&["faces.periodic=[\"w\"]"], &["faces.periodic[0] = \"w\"", "available: x, y, z"]),
         (&["problem.kind=heat", "faces.x=tx.npy", "heat.dt=0.1", "heat.end_time=1"], &["[faces] needs problem.kind"]),
         (&["problem.kind=helmholtz", "faces.x=tx.npy"], &["[faces] is for problem.kind = \"diffusion\""]),
     ] {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::gradient::Pair;
-use super::{Coefficient, DiffusionProblem, Field, RhsKind, Weighting};
+use super::{Boundary, Coefficient, DiffusionProblem, Field, Flow, RhsKind, Weighting};
 use crate::execute::{rows, shared};
 use crate::stencil::{Axis, Diffusion, Stencil};
 use crate::{Error, Host, Result, Shape, Source};
@@ -17,7 +17,7 @@ use crate::{Error, Host, Result, Shape, Source};
 #[derive(Clone, Debug)]
 pub struct FaceProblem {
     matrix: Diffusion,
-    /// A problem on the same cells with κ = 1 in active ones, for right-hand sides.
+    /// A problem on the same cells with κ = 1 in active ones, for right-hand sides and sides.
     cells: DiffusionProblem,
 }
 
@@ -35,8 +35,14 @@ impl FaceProblem {
     ///
     /// # Errors
     /// See [`Diffusion::from_faces`]; [`Error::Invalid`] if no cell is active.
-    pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
-        let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
+    pub fn new(
+        shape: Shape,
+        faces: [Vec<f64>; 3],
+        is_periodic: [bool; 3],
+        shift: Option<Vec<f64>>,
+        active: Option<&[bool]>,
+    ) -> Result<Self> {
+        let matrix = Diffusion::from_faces(shape, faces, is_periodic, shift, active)?;
         let set = |ones: &mut [f64], takes_part: &[bool]| {
             ones.iter_mut().zip(takes_part).for_each(|(one, &takes_part)| *one = f64::from(u8::from(takes_part)));
         };
@@ -68,8 +74,16 @@ impl FaceProblem {
                 }
             });
         }
-        let cells = DiffusionProblem::new(shape, Coefficient::Shared([&ones; 3].map(Field::clone)));
+        let mut cells = DiffusionProblem::new(shape, Coefficient::Shared([&ones; 3].map(Field::clone)));
+        for (sides, _) in cells.boundary.iter_mut().zip(is_periodic).filter(|(_, is_periodic)| *is_periodic) {
+            *sides = [Boundary::Periodic; 2];
+        }
         Ok(Self { matrix, cells })
+    }
+
+    /// Makes the flow through its faces; nothing flows through the sides of the grid.
+    pub fn flow(&self) -> Flow<'_> {
+        self.cells.flow(&self.matrix)
     }
 
     /// Returns the matrix.
@@ -113,20 +127,20 @@ impl FaceProblem {
     /// [`Error::Shape`] for arrays of another length.
     pub fn gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
         let pair = Pair::new(self.shape(), u, adjoint, false)?;
-        let Shape { nx, ny, .. } = self.shape();
+        let shape = self.shape();
         let faces = Axis::ALL.map(|axis| {
-            let faces = self.shape().faces_between(axis);
-            let step = [1, nx, nx * ny][axis as usize];
+            let faces = if self.matrix.is_periodic(axis) { shape } else { shape.faces_between(axis) };
             rows(&Host, faces.cells(), faces.nx.max(1), |row, values: &mut [f64]| {
-                let first = nx * (row % faces.ny + ny * (row / faces.ny));
-                for (value, n) in values.iter_mut().zip(first..) {
-                    let is_open = self.cells.takes_part(n) && self.cells.takes_part(n + step);
-                    *value = if is_open { pair.by_face(n, n + step) } else { 0.0 };
+                for (i, value) in values.iter_mut().enumerate() {
+                    let at = [i, row % faces.ny, row / faces.ny];
+                    let between = self.matrix.upper(axis, at).map(|upper| [shape.number(at), shape.number(upper)]);
+                    let open = between.filter(|cells| cells.iter().all(|&n| self.cells.takes_part(n)));
+                    *value = open.map_or(0.0, |[lower, upper]| pair.by_face(lower, upper));
                 }
             })
         });
-        let shift = rows(&Host, u.len(), nx, |row, values: &mut [f64]| {
-            for (value, n) in values.iter_mut().zip(row * nx..) {
+        let shift = rows(&Host, u.len(), shape.nx, |row, values: &mut [f64]| {
+            for (value, n) in values.iter_mut().zip(row * shape.nx..) {
                 *value = if self.cells.takes_part(n) { pair.by_tie(n, 0.0) } else { 0.0 };
             }
         });

@@ -281,42 +281,50 @@ fn conductances_make_the_same_matrix() {
         let kappa = (0..shape.cells()).map(|n| 1.0 + random(1, n)).collect();
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
         problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+        problem.boundary[1] = [Boundary::Periodic; 2];
+        let rings = [false, true, false];
         let active: Vec<bool> = (0..shape.cells()).map(|n| n % 5 != 2).collect();
         let all = problem.stencil().unwrap();
         let extents = shape.extents();
         let faces = Axis::ALL.map(|axis| {
             let d = axis as usize;
-            all.cells().filter(|at| at[d] + 1 < extents[d]).map(|at| all.face(axis, at)).collect()
+            all.cells().filter(|at| rings[d] || at[d] + 1 < extents[d]).map(|at| all.face(axis, at)).collect()
         });
         let shift = Some(all.cells().map(|at| all.shift(at)).collect());
         problem.active = Some(active.clone());
         let masked = problem.stencil().unwrap();
-        let found = FaceProblem::new(shape, faces, shift, Some(&active)).unwrap();
+        let found = FaceProblem::new(shape, faces, rings, shift, Some(&active)).unwrap();
         let x = problem.exact();
         let (a, b) = (found.stencil().times(&x), masked.times(&x));
         assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-14 * (1.0 + b.abs())), "{shape}");
+        let [mut fluxes, expected] = [found.flow(), problem.flow(&masked)].map(|flow| flow.faces(&x).unwrap());
+        // What goes through the side in the west is part of the shift.
+        (0..shape.ny * shape.nz).for_each(|row| fluxes[0][row * (shape.nx + 1)] = expected[0][row * (shape.nx + 1)]);
+        assert_eq!(fluxes, expected);
         let rhs = found.rhs_in(&(0..shape.ny), Some(RhsKind::Constant), 0).unwrap();
         // A cell that a mask has cut off counts as well.
         assert!(rhs.iter().zip(&active).all(|(&rhs, &is_active)| rhs == f64::from(u8::from(is_active))), "{shape}");
     }
     // Diagonals are 1 − 3, 2 − 2 and 1 − 0: none makes a cell inactive, and nothing but a closed cell is.
     let shift = Some(vec![-3.0, -2.0, 0.0, 0.0]);
-    let found = FaceProblem::new(Shape::new(4, 1, 1), [vec![1.0, 1.0, 0.0], vec![], vec![]], shift, None).unwrap();
+    let found =
+        FaceProblem::new(Shape::new(4, 1, 1), [vec![1.0, 1.0, 0.0], vec![], vec![]], [false; 3], shift, None).unwrap();
     assert_eq!(found.rhs_in(&(0..1), Some(RhsKind::Constant), 0).unwrap(), [1.0, 1.0, 1.0, 0.0]);
 }
 
 #[test]
 fn wrong_conductances_name_the_face() {
     let shape = Shape::new(4, 3, 2);
-    let faces = || [vec![1.0; 18], vec![1.0; 16], vec![1.0; 12]];
+    let faces = || [vec![1.0; 18], vec![1.0; 16], vec![1.0; 24]];
     let message = |faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>| {
-        FaceProblem::new(shape, faces, shift, active).unwrap_err().to_string()
+        FaceProblem::new(shape, faces, [false, false, true], shift, active).unwrap_err().to_string()
     };
     for (d, n, places) in [
         (0, 16, "(1, 2, 1) and (2, 2, 1)"),
         (1, 15, "(3, 1, 1) and (3, 2, 1)"),
         (1, 6, "(2, 1, 0) and (2, 2, 0)"),
         (2, 7, "(3, 1, 0) and (3, 1, 1)"),
+        (2, 17, "(1, 1, 1) and (1, 1, 0)"),
     ] {
         for bad in [-2.5, f64::NAN, f64::INFINITY] {
             let mut faces = faces();

@@ -52,6 +52,16 @@ pub enum Coefficients {
         /// Transmissibilities by direction.
         [Arc<[f64]>; 3],
     ),
+    /// Transmissibilities in the memory of a GPU, from which a solver on that GPU is made or updated without a copy on the host.
+    DeviceFaces {
+        /// Those between neighbours in x, y and z, each of the shape of [`Shape::faces_between`], in a periodic
+        /// direction of the grid's; none where all are 0.
+        faces: Box<[Option<DeviceArray>; 3]>,
+        /// The shift s, if not zero.
+        shift: Option<DeviceArray>,
+        /// The mean of each direction.
+        means: [f64; 3],
+    },
 }
 
 /// The matrix of −∇·(κ∇u) + c u:
@@ -178,6 +188,16 @@ impl Diffusion {
                 for face in faces {
                     check("transmissibilities", face)?;
                 }
+            }
+            Coefficients::DeviceFaces { faces, shift: on_device, .. } => {
+                for (array, axis) in
+                    faces.iter().zip(Axis::ALL).filter_map(|(array, axis)| Some((array.as_ref()?, axis)))
+                {
+                    let is_periodic = sides[axis as usize][0] == Side::Periodic;
+                    let faces = if is_periodic { shape } else { shape.faces_between(axis) };
+                    Error::unless_equal("transmissibilities", array.shape(), faces)?;
+                }
+                on_device.iter().try_for_each(|array| Error::unless_equal("the shift", array.shape(), shape))?;
             }
         }
         let mut negative = None;
@@ -325,8 +345,14 @@ impl Diffusion {
             Coefficients::DeviceCells { shift, .. } => {
                 (shift.is_none() || self.known_shift.sums.is_some()) && (self.known.0.is_some() || is_one_value())
             }
-            _ => true,
+            Coefficients::DeviceFaces { .. } => false,
+            Coefficients::Cells { .. } | Coefficients::Faces(_) => true,
         }
+    }
+
+    /// Returns whether the coefficients are in the memory of a GPU.
+    pub fn is_on_device(&self) -> bool {
+        matches!(self.coefficients, Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. })
     }
 
     /// Returns the smallest and the largest coefficients of the fields of [`Coefficients::Cells`], and of those on a GPU where they
@@ -352,7 +378,11 @@ impl Diffusion {
 
     /// Returns whether s has more than the Dirichlet sides.
     pub fn has_shift(&self) -> bool {
-        self.shift.is_some() || matches!(&self.coefficients, Coefficients::DeviceCells { shift: Some(_), .. })
+        let is_on_device = matches!(
+            &self.coefficients,
+            Coefficients::DeviceCells { shift: Some(_), .. } | Coefficients::DeviceFaces { shift: Some(_), .. }
+        );
+        self.shift.is_some() || is_on_device
     }
 
     /// Copies all arrays to the host, those of a GPU by `read`, in C order.
@@ -360,14 +390,29 @@ impl Diffusion {
     /// # Errors
     /// The errors of `read`; those of [`Diffusion::new`] for the arrays that it returns.
     pub fn on_host(&self, mut read: impl FnMut(&DeviceArray) -> Result<Vec<f64>>) -> Result<Self> {
-        let Coefficients::DeviceCells { fields, axes, shift } = &self.coefficients else { return Ok(self.clone()) };
-        let fields = fields.iter().map(|field| read(field).map(Arc::from)).collect::<Result<_>>()?;
+        let (coefficients, shift) = match &self.coefficients {
+            Coefficients::Cells { .. } | Coefficients::Faces(_) => return Ok(self.clone()),
+            Coefficients::DeviceCells { fields, axes, shift } => {
+                let fields = fields.iter().map(|field| read(field).map(Arc::from)).collect::<Result<_>>()?;
+                (Coefficients::Cells { fields, axes: *axes }, shift)
+            }
+            Coefficients::DeviceFaces { faces, shift, .. } => {
+                let mut of = |axis: Axis| -> Result<Arc<[f64]>> {
+                    let mut all = vec![0.0; self.shape.cells()];
+                    if let Some(array) = &faces[axis as usize] {
+                        let places = array.shape().places().map(|at| self.cell(at));
+                        places.zip(read(array)?).for_each(|(n, face)| all[n] = face);
+                    }
+                    Ok(all.into())
+                };
+                (Coefficients::Faces([of(Axis::X)?, of(Axis::Y)?, of(Axis::Z)?]), shift)
+            }
+        };
         let shift = match shift {
             Some(shift) => Some(read(shift)?),
             None => self.shift.as_deref().map(<[f64]>::to_vec),
         };
-        let cells = Coefficients::Cells { fields, axes: *axes };
-        Ok(Self { components: self.components.clone(), ..Self::new(self.shape, cells, shift, self.sides)? })
+        Ok(Self { components: self.components.clone(), ..Self::new(self.shape, coefficients, shift, self.sides)? })
     }
 
     /// Adds `factor` times `more`, in C order, to the shift.
@@ -390,14 +435,14 @@ impl Diffusion {
     /// # Errors
     /// [`Error::Unsupported`] for them.
     pub fn require_host(&self) -> Result<()> {
-        match &self.coefficients {
-            Coefficients::DeviceCells { .. } => Err(Error::Unsupported(
+        if self.is_on_device() {
+            return Err(Error::Unsupported(
                 "coefficients in the memory of a GPU, for a solver that is not on it; copy them to the host, or make the \
                  solver on that GPU"
                     .into(),
-            )),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 
     /// Fails for coefficients on a GPU, which cannot be divided into subdomains, for some of the rows.
@@ -417,7 +462,7 @@ impl Diffusion {
         let vectors = match &self.coefficients {
             Coefficients::Cells { fields: all, axes } => fields(all.len(), axes),
             Coefficients::DeviceCells { fields: all, axes, .. } => fields(all.len(), axes),
-            Coefficients::Faces(_) => used.len(),
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => used.len(),
         };
         (vectors + usize::from(self.has_shift())) as f64
     }

@@ -28,7 +28,7 @@ impl Diffusion {
     pub fn factors(&self) -> Option<[(usize, f64); 3]> {
         match self.coefficients() {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => Some(*axes),
-            Coefficients::Faces(_) => None,
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => None,
         }
     }
 

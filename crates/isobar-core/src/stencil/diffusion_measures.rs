@@ -27,6 +27,7 @@ impl Diffusion {
             }
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => axes.map(|(_, factor)| factor),
             Coefficients::Faces(faces) => [0, 1, 2].map(|d: usize| mean(&faces[d])),
+            Coefficients::DeviceFaces { means, .. } => *means,
         }
     }
 
@@ -50,6 +51,7 @@ impl Diffusion {
             Coefficients::Cells { axes, .. } => axes[d].1 > 0.0 && self.spreads()[axes[d].0].most > 0.0,
             Coefficients::Faces(faces) => faces[d].iter().any(|&face| face > 0.0),
             Coefficients::DeviceCells { .. } => true,
+            Coefficients::DeviceFaces { means, .. } => means[d] > 0.0,
         };
         let extents = Stencil::shape(self).extents();
         let several = || (0..3).filter(|&d| extents[d] > 1);
@@ -79,7 +81,7 @@ impl Diffusion {
                 let sum = (0..3).map(|d| 2.0 * most(d)).sum();
                 (sum, sum)
             }
-            Coefficients::DeviceCells { .. } => return None,
+            Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => return None,
         };
         Some(Dominance { couplings, diagonal, shift: [shift.least, shift.most] })
     }
@@ -96,7 +98,7 @@ impl Diffusion {
     /// other count.
     pub fn crossing(&self) -> Crossing {
         const NEAR: usize = 8;
-        if let Coefficients::DeviceCells { .. } = self.coefficients() {
+        if self.is_on_device() {
             return self.known_crossing.as_deref().copied().unwrap_or_default();
         }
         let shape = Stencil::shape(self);

@@ -53,11 +53,11 @@ impl Diffusion {
                 factor * self.known.0.as_ref().map_or_else(|| self.spreads()[field].least, |known| known(self.cell(at)))
             }
             Coefficients::DeviceCells { .. } => f64::NAN,
-            Coefficients::Faces(_) => 0.0,
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => 0.0,
         }
     }
 
-    /// Returns T of the face between a cell and its upper neighbour.
+    /// Returns T of the face between a cell and its upper neighbour; NaN for faces on a GPU.
     #[inline(always)]
     pub fn face(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let Some(upper) = self.upper(axis, at) else { return 0.0 };
@@ -66,6 +66,7 @@ impl Diffusion {
                 harmonic(self.half(axis, at), self.half(axis, upper))
             }
             Coefficients::Faces(faces) => faces[axis as usize][self.cell(at)],
+            Coefficients::DeviceFaces { .. } => f64::NAN,
         }
     }
 
@@ -132,7 +133,9 @@ impl Diffusion {
                 Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) != 0.0
             }
             // The diagonal may be negative, or 0, where the shift is negative.
-            Coefficients::Faces(_) => self.shift(at) != 0.0 || self.neighbours(at).next().is_some(),
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => {
+                self.shift(at) != 0.0 || self.neighbours(at).next().is_some()
+            }
         }
     }
 }

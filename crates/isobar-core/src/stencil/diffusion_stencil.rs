@@ -14,7 +14,7 @@ use crate::layout::Axis;
 use crate::options::{Method, SolverOptions};
 use crate::policy::direct::MOSTLY_OPEN;
 use crate::policy::{Choice, Trial};
-use crate::{ArrayView, Error, Result, Shape};
+use crate::{ArrayView, DeviceArray, Error, Result, Shape};
 
 impl Stencil for Diffusion {
     fn has_lines_apart(&self) -> bool {
@@ -37,7 +37,9 @@ impl Stencil for Diffusion {
     fn check_iterated(&self) -> Result<()> {
         let Some(([i, j, k], value)) = self.known_shift.negative else { return Ok(()) };
         let (key, couplings) = match &self.coefficients {
-            Coefficients::Faces(_) => ("faces.shift", "conductances vary along at most one axis and the shift"),
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => {
+                ("faces.shift", "conductances vary along at most one axis and the shift")
+            }
             _ => ("diffusion.reaction", "κ varies along at most one axis and the reaction"),
         };
         Err(Error::invalid(
@@ -82,7 +84,7 @@ impl Stencil for Diffusion {
     }
 
     fn keeps_numbers(&self) -> bool {
-        !matches!(self.coefficients, Coefficients::DeviceCells { .. })
+        !self.is_on_device()
     }
 
     fn turns(&self) -> Turns {
@@ -149,7 +151,7 @@ impl Stencil for Diffusion {
         let form = |stencil: &Self| match &stencil.coefficients {
             Coefficients::Cells { fields, axes } => (fields.len(), axes.map(|(field, _)| field)),
             Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),
-            Coefficients::Faces(_) => (0, [0; 3]),
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => (0, [0; 3]),
         };
         if form(self) != form(new) {
             return Err(Error::invalid(
@@ -205,7 +207,7 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 
     fn is_by_cells(&self) -> bool {
-        !matches!(self.stencil.coefficients(), Coefficients::Faces(_))
+        !matches!(self.stencil.coefficients(), Coefficients::Faces(_) | Coefficients::DeviceFaces { .. })
     }
 
     fn coupling(&self, axis: usize, at: [usize; 3]) -> f64 {
@@ -221,7 +223,7 @@ impl SeparableRows for DiffusionRows<'_> {
                 row.iter_mut().zip(&fields[field][first..]).for_each(|(coupling, value)| *coupling = factor * value);
             }
             Coefficients::Faces(faces) => row.copy_from_slice(&faces[axis][first..][..row.len()]),
-            Coefficients::DeviceCells { .. } => {
+            Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => {
                 row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
             }
         }
@@ -232,7 +234,7 @@ impl SeparableRows for DiffusionRows<'_> {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
                 self.stencil.spreads()[axes[axis].0].is_even()
             }
-            Coefficients::Faces(_) => false,
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => false,
         }
     }
 
@@ -255,6 +257,21 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 }
 
+/// Describes faces on a GPU, those between neighbours in each of the new directions, on all copies.
+fn on_copies(
+    turns: Turns,
+    faces: [Option<DeviceArray>; 3],
+    shift: Option<DeviceArray>,
+    means: [f64; 3],
+) -> Coefficients {
+    let on_copies = |array: Option<DeviceArray>| array.map(|array| turns.repeat_on_device(array));
+    Coefficients::DeviceFaces {
+        faces: Box::new(faces.map(on_copies)),
+        shift: on_copies(shift),
+        means: turns.of_axes(means),
+    }
+}
+
 impl Diffusion {
     /// Brings directions into another order.
     fn in_order(&self, turns: Turns) -> Result<Self> {
@@ -274,6 +291,9 @@ impl Diffusion {
             Coefficients::Faces(faces) => {
                 let [x, y, z] = turns.of_axes(faces.each_ref());
                 Coefficients::Faces([reorder(x)?, reorder(y)?, reorder(z)?])
+            }
+            Coefficients::DeviceFaces { faces, shift, means } => {
+                on_copies(turns, turns.of_axes(**faces), *shift, *means)
             }
         };
         (made.shape, made.sides) = (turns.around(self.shape), turns.of_axes(self.sides));
@@ -318,6 +338,7 @@ impl Diffusion {
                 axes: *axes,
                 shift: shift.map(|shift| turns.repeat_on_device(shift)),
             },
+            Coefficients::DeviceFaces { faces, shift, means } => on_copies(turns, **faces, *shift, *means),
         };
         let shift = self.stored_shift().map(repeat).transpose()?;
         let (shape, spreads) = (turns.around(self.shape()), Some(self.spreads.to_vec()));

@@ -66,7 +66,12 @@ pub(super) fn clear_rounding(shape: Shape, faces: &[Arc<[f64]>; 3], shift: &mut 
     const ROUNDING: f64 = 16.0 * f64::EPSILON;
     for (n, shift) in shift.iter_mut().enumerate() {
         let at = shape.place(n);
-        let before = |d: usize| if at[d] == 0 { 0.0 } else { faces[d][n - [1, shape.nx, shape.nx * shape.ny][d]] };
+        // Without a periodic side there is none before the first cell, and 0 is stored above the last.
+        let before = |d: usize| {
+            let mut before = at;
+            before[d] = before[d].checked_sub(1).unwrap_or(shape.extents()[d] - 1);
+            faces[d][shape.number(before)]
+        };
         let all: f64 = (0..3).map(|d| faces[d][n] + before(d)).sum();
         if shift.abs() <= ROUNDING * all {
             *shift = 0.0;
@@ -76,7 +81,8 @@ pub(super) fn clear_rounding(shape: Shape, faces: &[Arc<[f64]>; 3], shift: &mut 
 
 impl Diffusion {
     /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T of the faces between neighbours in x, y and z: arrays of shapes
-    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, and closes
+    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order, each with one more along its own axis if that is periodic, for the faces
+    /// between the last cells and the first. `shift` is s, 0 if absent; `active` is the mask of active cells, and closes
     /// the faces of all others. Without a mask cells with a conductance or a shift are active; with one, right-hand sides must be 0 in active cells
     /// that have neither.
     ///
@@ -86,60 +92,59 @@ impl Diffusion {
     pub fn from_faces(
         shape: Shape,
         faces: [Vec<f64>; 3],
+        is_periodic: [bool; 3],
         shift: Option<Vec<f64>>,
         active: Option<&[bool]>,
     ) -> Result<Self> {
         let Shape { nx, ny, nz } = shape;
-        let (extents, strides) = (shape.extents(), [1, nx, nx * ny]);
         if let Some(active) = active.filter(|active| active.len() != shape.cells()) {
             return Err(Error::shape("active", active.len(), format!("{} = {shape}", shape.cells())));
         }
         let is_open = |n: usize| active.is_none_or(|active| active[n]);
         let all = |axis: Axis, given: Vec<f64>| -> Result<Arc<[f64]>> {
-            let d = axis as usize;
-            let (n, stride, name) = (extents[d], strides[d], ["x", "y", "z"][d]);
-            let what = format!("conductances in {name}");
-            let count = shape.faces_between(axis).cells();
+            let (d, name) = (axis as usize, ["x", "y", "z"][axis as usize]);
+            let (n, what) = (shape.extents()[d], format!("conductances in {name}"));
+            let faces = if is_periodic[d] { shape } else { shape.faces_between(axis) };
+            let count = faces.cells();
             if given.len() != count {
+                let round = if is_periodic[d] { ", the last and the first ones included" } else { "" };
                 return Err(Error::shape(
                     what,
                     format!("{} faces", given.len()),
-                    format!("{count} for {shape} cells, one for each pair of neighbours in {name}"),
+                    format!("{count} for {shape} cells, one for each pair of neighbours in {name}{round}"),
                 ));
             }
-            // Blocks of n rows of cells, of which the last has no faces above it.
-            let lower = |face: usize| face / (stride * (n - 1)) * stride * n + face % (stride * (n - 1));
+            let upper = |mut at: [usize; 3]| {
+                at[d] = (at[d] + 1) % n;
+                at
+            };
             if let Err(face) = Spread::of(&Host, &given) {
-                let at = |n: usize| (n % nx, n / nx % ny, n / (nx * ny));
-                let (from, to) = (at(lower(face)), at(lower(face) + stride));
-                let is_closed = !(is_open(lower(face)) && is_open(lower(face) + stride));
-                let remedy = if is_closed {
-                    "the mask closes this face, but it needs a number: set 0 beside cells that are not active"
-                } else {
+                let from = faces.place(face);
+                let to = upper(from);
+                let remedy = if is_open(shape.number(from)) && is_open(shape.number(to)) {
                     "it must be finite and not negative"
+                } else {
+                    "the mask closes this face, but it needs a number: set 0 beside cells that are not active"
                 };
+                let ([i, j, k], [i_to, j_to, k_to]) = (from, to);
                 let message = format!(
-                    "{} between the cells (i, j, k) = {from:?} and {to:?}, counted from 0; {remedy}",
+                    "{} between the cells (i, j, k) = ({i}, {j}, {k}) and ({i_to}, {j_to}, {k_to}), counted from 0; {remedy}",
                     given[face]
                 );
                 return Err(Error::invalid(what, message));
             }
             Ok(shared(&Host, shape.cells(), nx, |row, values| {
-                let (j, k) = (row % ny, row / ny);
-                // The given faces above the cells of this row: the place of the first, and their number.
-                let (first, count) = match axis {
-                    Axis::X => (row * (nx - 1), nx - 1),
-                    Axis::Y => ((row - k) * nx, if j + 1 < ny { nx } else { 0 }),
-                    Axis::Z => (row * nx, if k + 1 < nz { nx } else { 0 }),
-                };
-                if count == 0 {
+                let first @ [_, j, k] = [0, row % ny, row / ny];
+                if n == 1 || j >= faces.ny || k >= faces.nz {
                     return;
                 }
-                let (values, given) = (&mut values[..count], &given[first..][..count]);
-                let Some(active) = active else { return values.copy_from_slice(given) };
-                let (lower, upper) = (&active[row * nx..], &active[row * nx + stride..]);
-                for ((value, &t), (&a, &b)) in values.iter_mut().zip(given).zip(lower.iter().zip(upper)) {
-                    *value = if a & b { t } else { 0.0 };
+                let values = &mut values[..faces.nx];
+                values.copy_from_slice(&given[faces.number(first)..][..faces.nx]);
+                let Some(active) = active else { return };
+                let beside = shape.number(if axis == Axis::X { first } else { upper(first) });
+                for (i, value) in values.iter_mut().enumerate() {
+                    let other = if axis == Axis::X { (i + 1) % nx } else { i };
+                    *value = if active[row * nx + i] & active[beside + other] { *value } else { 0.0 };
                 }
             }))
         };
@@ -150,7 +155,8 @@ impl Diffusion {
             pairs.filter(|(_, is_open)| !**is_open).for_each(|(shift, _)| *shift = 0.0);
             shift
         });
-        let mut this = Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])?;
+        let sides = is_periodic.map(|is_periodic| [if is_periodic { Side::Periodic } else { Side::Closed }; 2]);
+        let mut this = Self::new(shape, Coefficients::Faces(faces), shift, sides)?;
         if active.is_some() {
             let mut of_rows = vec![Vec::new(); ny * nz];
             Host.for_each(&mut of_rows, |row, isolated| {
@@ -256,7 +262,7 @@ impl Diffusion {
                 }
             }
             // Back ends copy these to the host first.
-            Coefficients::DeviceCells { .. } => {}
+            Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => {}
         }
     }
 
@@ -303,7 +309,7 @@ impl Diffusion {
                     rows.for_each(|at| mark(is_active, above(axis, at)));
                 }
             }
-            Coefficients::DeviceCells { .. } => {
+            Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => {
                 is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active = self.is_active([i, j, k]));
             }
         }
@@ -355,23 +361,25 @@ mod tests {
 
     #[test]
     fn rows_of_given_faces_are_those_of_their_cells() {
-        for (nx, ny, nz) in [(5, 4, 3), (1, 4, 3), (5, 1, 3), (5, 4, 1), (7, 1, 1), (1, 1, 6), (1, 1, 1)] {
+        let shapes = [(5, 4, 3), (1, 4, 3), (5, 1, 3), (5, 4, 1), (7, 1, 1), (1, 1, 6), (1, 1, 1), (2, 3, 2)];
+        let rings = (0..8).map(|bits| [0, 1, 2].map(|d| bits >> d & 1 == 1));
+        for ((nx, ny, nz), rings) in shapes.into_iter().flat_map(|shape| rings.clone().map(move |rings| (shape, rings)))
+        {
             let shape = Shape { nx, ny, nz };
-            let given = Axis::ALL.map(|axis| {
-                (0..shape.faces_between(axis).cells()).map(|n| ((7 * n + axis as usize) % 4) as f64).collect::<Vec<_>>()
-            });
+            let faces = |axis| if rings[axis as usize] { shape } else { shape.faces_between(axis) };
+            let given = Axis::ALL
+                .map(|axis| (0..faces(axis).cells()).map(|n| ((7 * n + axis as usize) % 4) as f64).collect::<Vec<_>>());
             let shift: Vec<f64> = (0..shape.cells()).map(|n| f64::from(u8::from(n % 11 == 3))).collect();
             let mask: Vec<bool> = (0..shape.cells()).map(|n| n % 5 != 1).collect();
             for active in [None, Some(&mask[..])] {
                 let is_open = |at| active.is_none_or(|active| active[shape.number(at)]);
-                let made = Diffusion::from_faces(shape, given.clone(), Some(shift.clone()), active).unwrap();
+                let made = Diffusion::from_faces(shape, given.clone(), rings, Some(shift.clone()), active).unwrap();
                 for at in shape.places() {
                     for axis in Axis::ALL {
                         let between = made.upper(axis, at).filter(|&upper| is_open(at) && is_open(upper));
-                        let expected =
-                            between.map_or(0.0, |_| given[axis as usize][shape.faces_between(axis).number(at)]);
-                        let Coefficients::Faces(faces) = made.coefficients() else { panic!("other coefficients") };
-                        assert_eq!(faces[axis as usize][shape.number(at)], expected, "{shape}, {axis:?}, {at:?}");
+                        let expected = between.map_or(0.0, |_| given[axis as usize][faces(axis).number(at)]);
+                        let Coefficients::Faces(stored) = made.coefficients() else { panic!("other coefficients") };
+                        assert_eq!(stored[axis as usize][shape.number(at)], expected, "{shape}, {axis:?}, {at:?}");
                     }
                 }
                 for row in 0..ny * nz {

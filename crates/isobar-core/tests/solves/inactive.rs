@@ -60,7 +60,7 @@ fn active_cells_without_couplings_have_no_sources() {
     let shape = Shape::new(5, 1, 1);
     let conductances = || [vec![1.0, 0.0, 0.0, 1.0], Vec::new(), Vec::new()];
     let shift = || Some(vec![1.0, 0.0, 0.0, 0.0, 1.0]);
-    let of = |active: Option<&[bool]>| FaceProblem::new(shape, conductances(), shift(), active).unwrap();
+    let of = |active: Option<&[bool]>| FaceProblem::new(shape, conductances(), [false; 3], shift(), active).unwrap();
     let options = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
     let solve = |problem: &FaceProblem, options: &SolverOptions, b: [f64; 5]| {
         let mut system = System::new(&Reference, problem.stencil(), options).unwrap();

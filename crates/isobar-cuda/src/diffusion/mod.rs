@@ -4,6 +4,7 @@ mod supports;
 
 pub(crate) use supports::gathered;
 
+use isobar_core::array::DeviceArray;
 use isobar_core::execute::for_each_row;
 use isobar_core::prelude::{ArrayView, Axis, Coefficients, Host, Layout, Real, Result, Shape, Side, Slab, Stencil};
 use isobar_core::stencil;
@@ -177,7 +178,7 @@ impl Kind {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
                 (false, axes.map(|(field, _)| field))
             }
-            Coefficients::Faces(_) => (true, [0, 1, 2]),
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => (true, [0, 1, 2]),
         };
         let (mut fixed, mut periodic) = (0, 0);
         for (d, sides) in stencil.sides().into_iter().enumerate() {
@@ -262,6 +263,12 @@ impl Kind {
         let whole @ Shape { nx, ny, nz } = stencil.shape();
         let extents = [nx, ny, nz];
         let mut has_changed = before.factors() != stencil.factors();
+        let import_shift = |shift: Option<&DeviceArray>| {
+            let least = if stencil.is_definite() { 0.0 } else { f64::MIN };
+            let import =
+                |shift| cuda.import_coefficients::<T>(layout, "the shift", shift, [1.0, least], operands.shift);
+            shift.map_or(Ok(false), import)
+        };
         match stencil.coefficients() {
             Coefficients::Cells { fields, axes } => {
                 for field in self.used_fields() {
@@ -277,11 +284,17 @@ impl Kind {
                     has_changed |= cuda.import_coefficients::<T>(layout, what, &fields[field], [factor, 0.0], to)?;
                 }
                 self.send_ratios::<T>(cuda, operands, axes)?;
-                if let Some(shift) = shift {
-                    let least = if stencil.is_definite() { 0.0 } else { f64::MIN };
-                    let (what, to) = ("the shift", operands.shift);
-                    has_changed |= cuda.import_coefficients::<T>(layout, what, shift, [1.0, least], to)?;
+                has_changed |= import_shift(shift.as_ref())?;
+            }
+            Coefficients::DeviceFaces { faces, shift, .. } => {
+                for field in self.used_fields() {
+                    let to = operands.fields[field];
+                    has_changed |= match &faces[field] {
+                        Some(array) => cuda.import_coefficients::<T>(layout, "conductances", array, [1.0, 0.0], to)?,
+                        None => cuda.clear_coefficients::<T>(layout, to)?,
+                    };
                 }
+                has_changed |= import_shift(shift.as_ref())?;
             }
             Coefficients::Faces(faces) => {
                 for axis in self.used_fields().map(|axis| Axis::ALL[axis]) {

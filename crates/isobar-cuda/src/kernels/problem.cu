@@ -160,19 +160,14 @@ KERNEL(look_up, __launch_bounds__(256))(long long count, const unsigned char* __
     }
 }
 
-// Lowers report[0] to the number of the first cell with a negative or not finite value, report[1] to the smallest of the others, report[2] to
-// the smallest positive one, and raises report[3] to the largest, as bits, which have the order of the numbers.
-KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<1> given, unsigned long long* report) {
-    await_previous();
-    const Array* arrays = given.all;
-    int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
+// What is found in an array: the number of the first value that is negative or not finite, and of the others the smallest, the smallest positive one and the
+// largest, as bits, which have the order of the numbers.
+struct Found {
     unsigned long long first = ~0ull, least = ~0ull, positive = ~0ull, most = 0;
-    for_each_cell(extents, [&](int i, int j, int k) {
-        int at[3] = {i, j, k};
-        double value = arrays->get(at);
+
+    __device__ __forceinline__ void see(double value, unsigned long long number) {
         if (!(value >= 0.0 && value <= 1.7976931348623157e308)) {
-            unsigned long long cell = i + (unsigned long long)extents[0] * (j + (unsigned long long)extents[1] * k);
-            first = cell < first ? cell : first;
+            first = number < first ? number : first;
             return;
         }
         // Without the sign of −0.
@@ -180,23 +175,103 @@ KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ A
         least = bits < least ? bits : least;
         positive = bits && bits < positive ? bits : positive;
         most = bits > most ? bits : most;
-    });
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) {
-        unsigned long long theirs = __shfl_xor_sync(~0u, least, other);
-        least = theirs < least ? theirs : least;
-        theirs = __shfl_xor_sync(~0u, positive, other);
-        positive = theirs < positive ? theirs : positive;
-        theirs = __shfl_xor_sync(~0u, most, other);
-        most = theirs > most ? theirs : most;
-        theirs = __shfl_xor_sync(~0u, first, other);
-        first = theirs < first ? theirs : first;
     }
-    // Few are beyond those before.
-    if (threadIdx.x == 0 && first < report[0]) atomicMin(report, first);
-    if (threadIdx.x == 0 && least < report[1]) atomicMin(report + 1, least);
-    if (threadIdx.x == 0 && positive < report[2]) atomicMin(report + 2, positive);
-    if (threadIdx.x == 0 && most > report[3]) atomicMax(report + 3, most);
+
+    // Lowers report[0] to report[2] to the first three of this warp, and raises report[3] to the last.
+    __device__ __forceinline__ void tell(unsigned long long* report) {
+#pragma unroll
+        for (int other = 16; other > 0; other /= 2) {
+            unsigned long long theirs = __shfl_xor_sync(~0u, least, other);
+            least = theirs < least ? theirs : least;
+            theirs = __shfl_xor_sync(~0u, positive, other);
+            positive = theirs < positive ? theirs : positive;
+            theirs = __shfl_xor_sync(~0u, most, other);
+            most = theirs > most ? theirs : most;
+            theirs = __shfl_xor_sync(~0u, first, other);
+            first = theirs < first ? theirs : first;
+        }
+        // Few are beyond those before.
+        if (threadIdx.x == 0 && first < report[0]) atomicMin(report, first);
+        if (threadIdx.x == 0 && least < report[1]) atomicMin(report + 1, least);
+        if (threadIdx.x == 0 && positive < report[2]) atomicMin(report + 2, positive);
+        if (threadIdx.x == 0 && most > report[3]) atomicMax(report + 3, most);
+    }
+};
+
+// Finds the spread of an array of the grid's shape; see Found.
+KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<1> given, unsigned long long* report) {
+    await_previous();
+    const Array* arrays = given.all;
+    int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
+    Found found;
+    for_each_cell(extents, [&](int i, int j, int k) {
+        int at[3] = {i, j, k};
+        found.see(arrays->get(at), i + (unsigned long long)extents[0] * (j + (unsigned long long)extents[1] * k));
+    });
+    found.tell(report);
+}
+
+// Numbers of cells, or of faces between them.
+struct Extents {
+    int of[3];
+};
+
+// Copies an array of faces along `axis`, or of cells (3), of which there are as many as `given` says, on `cells` cells along the axis: 0 where a mask, if there is
+// one, lacks the cells. `arrays` are what is copied, the mask, and where to. Finds the spread of what is copied, as Found tells, and adds the copy to report[4].
+KERNEL(copy_faces, __launch_bounds__(256))(const __grid_constant__ Arrays<3> given, Extents of, int axis, int cells, unsigned long long* report) {
+    await_previous();
+    const Array* arrays = given.all;
+    Found found;
+    double sum = 0;
+    for_each_cell(of.of, [&](int i, int j, int k) {
+        int at[3] = {i, j, k}, next[3] = {i, j, k};
+        if (axis < 3) next[axis] = at[axis] + 1 < cells ? at[axis] + 1 : 0;
+        double value = arrays[0].get(at);
+        found.see(value, i + (unsigned long long)of.of[0] * (j + (unsigned long long)of.of[1] * k));
+        if (arrays[1].start && (arrays[1].get(at) == 0 || arrays[1].get(next) == 0)) value = 0;
+        sum += value;
+        arrays[2].put(at, value);
+    });
+    found.tell(report);
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+    if (threadIdx.x == 0 && sum != 0) atomicAdd(reinterpret_cast<double*>(report) + 4, sum);
+}
+
+// Returns whether a cell has an open face or a shift. `arrays` are the faces between neighbours in x, y and z and the shift, each if there is one; `rings` has a bit
+// for each periodic direction.
+__device__ __forceinline__ bool is_coupled(const Array* arrays, const Extents& cells, int rings, const int at[3]) {
+    bool found = arrays[3].start && arrays[3].get(at) != 0;
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+        if (!arrays[d].start) continue;
+        const bool is_ring = rings >> d & 1;
+        int before[3] = {at[0], at[1], at[2]};
+        before[d] = at[d] > 0 ? at[d] - 1 : cells.of[d] - 1;
+        if (is_ring || at[d] + 1 < cells.of[d]) found = found || arrays[d].get(at) > 0;
+        if (is_ring || at[d] > 0) found = found || arrays[d].get(before) > 0;
+    }
+    return found;
+}
+
+// Sets *found to 1 if a cell of the mask arrays[4] is not coupled; see is_coupled.
+KERNEL(find_isolated, __launch_bounds__(256))(const __grid_constant__ Arrays<5> given, Extents cells, int rings, unsigned long long* found) {
+    await_previous();
+    const Array* arrays = given.all;
+    for_each_cell(cells.of, [&](int i, int j, int k) {
+        int at[3] = {i, j, k};
+        if (arrays[4].get(at) != 0 && !is_coupled(arrays, cells, rings, at)) *found = 1;
+    });
+}
+
+// arrays[5] = arrays[4], or 0 if there is none, and in cells that are not coupled; see is_coupled.
+KERNEL(rhs_of_faces, __launch_bounds__(256))(const __grid_constant__ Arrays<6> given, Extents cells, int rings) {
+    await_previous();
+    const Array* arrays = given.all;
+    for_each_cell(cells.of, [&](int i, int j, int k) {
+        int at[3] = {i, j, k};
+        arrays[5].put(at, arrays[4].start && is_coupled(arrays, cells, rings, at) ? arrays[4].get(at) : 0.0);
+    });
 }
 
 // Lowers report[0] to the number of the first cell with a value that is not finite, report[1] to that of the first with a negative one, and

@@ -11,6 +11,7 @@ use isobar_core::reference::check_shape;
 use isobar_core::stencil::{Coefficients, Diffusion, KnownShift, Spread};
 
 use super::{Form, NONE, along, source, words};
+use crate::Cuda;
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 
@@ -22,10 +23,40 @@ pub struct DeviceField {
 }
 
 impl DeviceField {
+    /// Allocates an array of this shape.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the GPU has too little memory.
+    pub(super) fn new<S: Real>(cuda: &Cuda, shape: Shape) -> Result<Self> {
+        let what = format!("a coefficient of {shape} cells");
+        let memory = Buffer::new(cuda.context(), shape.cells() * size_of::<S>(), &what)?;
+        // SAFETY: the memory is of this size, and lives as long as the array.
+        let array = unsafe { DeviceArray::c_order::<S>(memory.start(), shape, cuda.ordinal()) };
+        // Solvers, which have other streams, read it after what is submitted here, and before later work.
+        Ok(Self { array: array.on_stream(cuda.context().stream() as u64), _memory: memory })
+    }
+
+    /// Allocates an array of the shape and the precision of another one.
+    pub(super) fn like(cuda: &Cuda, array: &DeviceArray) -> Result<Self> {
+        match array.precision() {
+            Precision::F32 => Self::new::<f32>(cuda, array.shape()),
+            _ => Self::new::<f64>(cuda, array.shape()),
+        }
+    }
+
     /// Returns the array, which is valid as long as this field is there.
     pub fn array(&self) -> DeviceArray {
         self.array
     }
+}
+
+/// The report on an array of which nothing has been seen, for `Found` of problem.cu.
+pub(super) const UNSEEN: [u64; 4] = [u64::MAX, u64::MAX, f64::INFINITY.to_bits(), 0];
+
+/// Returns what a report says of an array without wrong values.
+pub(super) fn spread_of([_, least, positive, most]: [u64; 4]) -> Spread {
+    let [least, positive, most] = [least, positive, most].map(f64::from_bits);
+    Spread { least, positive, most }
 }
 
 impl Form {
@@ -34,12 +65,7 @@ impl Form {
     /// # Errors
     /// [`Error::OutOfMemory`] if the GPU has too little memory.
     pub fn new_field<S: Real>(&self) -> Result<DeviceField> {
-        let what = format!("a coefficient of {} cells", self.shape);
-        let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;
-        // SAFETY: the memory is of this size, and lives as long as the array.
-        let array = unsafe { DeviceArray::c_order::<S>(memory.start(), self.shape, self.cuda.ordinal()) };
-        // Solvers, which have other streams, read it after what is submitted here, and before later work.
-        Ok(DeviceField { array: array.on_stream(self.cuda.context().stream() as u64), _memory: memory })
+        DeviceField::new::<S>(&self.cuda, self.shape)
     }
 
     /// Submits to = from Δx^p Δy^q Δz^r.
@@ -68,11 +94,8 @@ impl Form {
 
     /// Copies callers' arrays, in their precision.
     pub(super) fn copied(&self, arrays: &[&DeviceArray]) -> Result<Vec<DeviceField>> {
-        let allocate = |array: &&DeviceArray| match array.precision() {
-            Precision::F32 => self.new_field::<f32>(),
-            _ => self.new_field::<f64>(),
-        };
-        let copies: Vec<_> = arrays.iter().map(allocate).collect::<Result<_>>()?;
+        arrays.iter().try_for_each(|array| check_shape(array.shape(), self.shape))?;
+        let copies: Vec<_> = arrays.iter().map(|array| DeviceField::like(&self.cuda, array)).collect::<Result<_>>()?;
         self.with_arrays(arrays, &[], || {
             arrays.iter().zip(&copies).try_for_each(|(array, copy)| self.scale(array, [0; 3], &copy.array))
         })?;
@@ -216,7 +239,6 @@ impl Form {
 
     /// Finds the spread of each array.
     fn spreads(&self, what: &str, arrays: &[DeviceArray]) -> Result<Vec<Spread>> {
-        const UNSEEN: [u64; 4] = [u64::MAX, u64::MAX, f64::INFINITY.to_bits(), 0];
         let reports = Buffer::from_slice(self.cuda.context(), &vec![UNSEEN; arrays.len()], "reports on coefficients")?;
         for (n, array) in arrays.iter().enumerate() {
             let report = reports.start() + (n * size_of_val(&UNSEEN)) as u64;
@@ -225,17 +247,14 @@ impl Form {
         let mut found = vec![UNSEEN; arrays.len()];
         reports.read(&mut found)?;
         let Shape { nx, ny, .. } = self.shape;
-        let read = |[first, least, positive, most]: [u64; 4]| match usize::try_from(first) {
+        let read = |report: [u64; 4]| match usize::try_from(report[0]) {
             Ok(n) if n < self.shape.cells() => {
                 let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
                 let message =
                     format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k}), counted from 0");
                 Err(Error::invalid(what, message))
             }
-            _ => {
-                let [least, positive, most] = [least, positive, most].map(f64::from_bits);
-                Ok(Spread { least, positive, most })
-            }
+            _ => Ok(spread_of(report)),
         };
         found.into_iter().map(read).collect()
     }

@@ -1,10 +1,12 @@
 //! Diffusion problems whose coefficients are callers' arrays on a GPU: matrices, right-hand sides and derivatives. [`isobar_core::problem`] is the specification.
 //!
 //! * [`Form`]: everything but the coefficients, for arrays that a caller owns,
-//! * [`DeviceProblem`]: a form that owns its coefficients.
+//! * [`DeviceProblem`]: a form that owns its coefficients,
+//! * [`DeviceFaces`]: conductances of faces.
 
 mod cells;
 mod device_problem;
+mod faces;
 mod gradient;
 
 use isobar_core::array::DeviceArray;
@@ -24,6 +26,7 @@ use crate::vector::check_size;
 
 pub use cells::DeviceField;
 pub use device_problem::DeviceProblem;
+pub use faces::DeviceFaces;
 pub use gradient::Derivatives;
 
 pub(crate) fn source() -> Source {
@@ -54,6 +57,21 @@ unsafe impl<const N: usize> Argument for Arrays<N> {}
 
 /// A wanted array that is missing.
 const NONE: Words = [0; 5];
+
+/// The most blocks in the third direction of a launch.
+const MOST_BLOCKS: usize = 65_535;
+
+/// Submits a kernel with a thread for each of these cells of a layer, and at most so many blocks above each other.
+fn submit(
+    cuda: &Cuda,
+    kernel: &'static str,
+    Shape { nx, ny, nz }: Shape,
+    most: usize,
+    arguments: Arguments,
+) -> Result<()> {
+    let kernel = cuda.module(source()).kernel(kernel)?;
+    cuda.launch(kernel, [nx.div_ceil(32), ny.div_ceil(8), nz.min(most)], [32, 8], arguments)
+}
 
 fn words(array: &DeviceArray) -> Words {
     let [x, y, z] = array.strides().map(|stride| stride as u64);
@@ -161,13 +179,10 @@ impl Form {
         &self,
         kernel: &'static str,
         arrays: [Words; N],
-        Shape { nx, ny, nz }: Shape,
+        shape: Shape,
         arguments: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
-        /// The most blocks in the third direction of a launch.
-        const MOST: usize = 65_535;
         let given = arguments(Arguments::new().with(self.memory.start()).with(Arrays(arrays)));
-        let kernel = self.cuda.module(source()).kernel(kernel)?;
-        self.cuda.launch(kernel, [nx.div_ceil(32), ny.div_ceil(8), nz.min(MOST)], [32, 8], given)
+        submit(&self.cuda, kernel, shape, MOST_BLOCKS, given)
     }
 }

@@ -5,6 +5,7 @@
 mod common;
 mod diffusion;
 mod direct;
+mod faces;
 mod modes;
 mod problem;
 mod rings;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     all.add("arrays_of_another_stream", arrays_of_another_stream);
     diffusion::add_to(&mut all);
     direct::add_to(&mut all);
+    faces::add_to(&mut all);
     modes::add_to(&mut all);
     problem::add_to(&mut all);
     rings::add_to(&mut all);

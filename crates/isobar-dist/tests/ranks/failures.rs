@@ -60,7 +60,7 @@ fn no_solution_in_one_cell() {
     // Cell (2, 10) is cut off.
     (x[4 * 10 + 1], x[4 * 10 + 2], y[5 * 9 + 2], y[5 * 10 + 2]) = (0.0, 0.0, 0.0, 0.0);
     let shift = (0..60).map(|n| if n == 52 { 0.0 } else { 0.1 }).collect();
-    let stencil = Diffusion::from_faces(shape, [x, y, Vec::new()], Some(shift), Some(&[true; 60])).unwrap();
+    let stencil = Diffusion::from_faces(shape, [x, y, Vec::new()], [false; 3], Some(shift), Some(&[true; 60])).unwrap();
     let mut rhs = vec![1.0; 60];
     let options =
         SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };

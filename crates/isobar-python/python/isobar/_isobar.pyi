@@ -31,8 +31,13 @@ class System:
     def check_form(given: dict[str, object]) -> None: ...
     @staticmethod
     def faces(
-        shape: Sequence[int], faces: Sequence[_Array | None], shift: _Array | None, active: _Array | None
+        shape: Sequence[int], faces: Sequence[_Array | None], is_periodic: Sequence[bool], shift: _Array | None, active: _Array | None
     ) -> System: ...
+    @staticmethod
+    def faces_on_gpu(
+        shape: Sequence[int], faces: Sequence[_Array | None], is_periodic: Sequence[bool], shift: _Array | None, active: _Array | None
+    ) -> System | None: ...
+    def on_host(self) -> System: ...
     @staticmethod
     def tensor_product(
         vertical: Sequence[Sequence[float]], shape: Sequence[int], area: _Array, x_faces: _Array, y_faces: _Array

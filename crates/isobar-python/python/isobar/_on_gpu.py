@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from isobar._arrays import fitted, library_of, like, like_library, on_host, readable
+from isobar import _isobar
+from isobar._arrays import Handle, fitted, library_of, like, like_library, on_host, readable
 from isobar._libraries import operations
+from isobar._options import number
 from isobar._residual import Residual
 
 
@@ -14,6 +16,12 @@ def on_gpu(value) -> bool:
     if not hasattr(value, "__dlpack__") or np.ndim(value) == 0 or operations(library_of(value)) is None:
         return False
     return int(value.__dlpack_device__()[0]) == 2
+
+
+def readable_on_gpu(array, what: str) -> Handle:
+    """Return a handle of an array on a GPU, converted there if its elements are not float64 or float32."""
+    is_real = str(array.dtype).endswith(("float32", "float64"))
+    return readable(array if is_real else operations(library_of(array)).copy(array), what)
 
 
 class Coefficients:
@@ -112,6 +120,56 @@ class Coefficients:
         if not self.takes(values):
             values = like_library(np.asarray(on_host(values), np.float64), self.kappa[0])
         return (values.detach() if hasattr(values, "detach") else values).reshape(self.residual.shape)
+
+
+class FacesOnGpu:
+    """Conductances on a GPU."""
+
+    def __init__(self, system, array):
+        self._system, self.library = system, library_of(array)
+        self.device = int(array.__dlpack_device__()[1])
+        # Of its library, type and device, without its memory.
+        self._beside = like(readable(array, "conductances"), (1,)).array
+
+    @classmethod
+    def of(cls, shape, array, faces, is_periodic, shift, active):
+        """Return a copy of conductances, shifts and a mask; None if their numbers need a look on the host."""
+        xp = operations(library_of(array))
+
+        def of_cells(values, what):
+            if values is None:
+                return None
+            if np.ndim(values) == 0:
+                values = xp.copy(xp.spread(number(values, what), shape, array))
+            elif not on_gpu(values) or library_of(values) != library_of(array):
+                values = like_library(np.asarray(on_host(values), np.float64), array)
+            fitted(Handle(values, (0, tuple(np.shape(values)), None, None, None, None)), shape, what)
+            # A mask has numbers other than 0.
+            return readable(xp.copy(values if what == "shift" else values != 0), what)
+
+        with xp.on(array):
+            others = [of_cells(shift, "shift"), of_cells(active, "active")]
+            system = _isobar.System.faces_on_gpu(shape, faces, is_periodic, *(handle and fitted(handle, shape, "shift") for handle in others))
+        return system and cls(system, array)
+
+    def system(self):
+        """Return the native system."""
+        return self._system
+
+    def takes(self, *arrays):
+        """Return whether derivatives are computed on this GPU from these arrays."""
+        return False
+
+    def rhs(self, f, shape):
+        """Return the right-hand side of a number or an array of the same library on the GPU, or of f = 0 if it is None."""
+        xp, cells = operations(self.library), self._system.shape
+        with xp.on(self._beside):
+            if f is not None and np.ndim(f) == 0:
+                f = xp.copy(xp.spread(float(f), shape, self._beside))
+            body = None if f is None else readable(f, "f")
+        out = like(body or readable(self._beside, "f"), shape)
+        self._system.rhs(body and fitted(body, cells, "f"), fitted(out, cells, "out"))
+        return out.array
 
 
 class Affine:

@@ -12,7 +12,7 @@ from isobar._arrays import Handle, fitted, library_of, like, like_library, reada
 from isobar._gradient import SIDES as _SIDES
 from isobar._inputs import diffusion, directions, fields_of, made
 from isobar._options import number, overrides
-from isobar._on_gpu import Affine, Coefficients, on_gpu
+from isobar._on_gpu import Affine, Coefficients, FacesOnGpu, on_gpu, readable_on_gpu
 from isobar._residual import Residual
 
 if TYPE_CHECKING:
@@ -117,6 +117,13 @@ class Problem:
         if device not in ("auto", own) and not (device == "cuda" and on_gpu.device == 0):
             return self._system, device
         return on_gpu.system(), own
+
+    def __getattr__(self, name):
+        if name != "_system" or self._on_gpu is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # The problem on the host, made when it is first needed.
+        self._system = self._made_on_host()
+        return self._system
 
     def _volumes(self) -> np.ndarray:
         """Return the volumes of cells, 0 for inactive cells."""
@@ -274,15 +281,11 @@ class Diffusion(Problem):
         self._cells = coefficients.residual.shape
         self._keep(coefficients.residual)
 
-    def __getattr__(self, name):
-        # The problem on the host, made when it is first needed.
-        if name != "_system" or self._on_gpu is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def _made_on_host(self):
         others, kappa = self._on_gpu.on_host()
         given, _ = self._form
         fields = {what: field and field.parts for what, field in others.items()}
-        self._system = _isobar.System.diffusion({**given, **fields, "kappa": [field.parts for field in kappa]})
-        return self._system
+        return _isobar.System.diffusion({**given, **fields, "kappa": [field.parts for field in kappa]})
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
         """Return a copy of the problem with other coefficients, and another reaction if given, for `Solver.update`.
@@ -351,12 +354,19 @@ class Faces(Problem):
     active
         Which cells are active; the faces of all others are closed. By default all cells with a conductance or a shift; what b has in others is left
         out. With a mask, b must be 0 in active cells that have neither.
+    periodic
+        The periodic directions, ``"x"`` or ``"xy"``. Their T have one more number along the direction: the last is between the last cell and the
+        first one.
 
-    Two resistances in series between 1 and 0:
+    Arrays of CuPy, PyTorch or JAX on a GPU stay there: the problem has a copy, from which a solver on that GPU is made or updated.
+
+    Two resistances in series between 1 and 0, and a ring of three cells:
 
     >>> chain = isobar.Faces(np.array([2.0]), shift=np.array([1.0, 1.0]))
     >>> isobar.Solver(chain, tolerance=1e-12).solve(np.array([1.0, 0.0])).x.round(3).tolist()
     [0.6, 0.4]
+    >>> isobar.Faces(np.array([1.0, 2.0, 3.0]), periodic="x").to_scipy().toarray().tolist()
+    [[4.0, -1.0, -3.0], [-1.0, 3.0, -2.0], [-3.0, -2.0, 5.0]]
     """
 
     def __init__(
@@ -366,20 +376,31 @@ class Faces(Problem):
         tz: ArrayLike | None = None,
         shift: ArrayLike | None = None,
         active: ArrayLike | None = None,
+        periodic: str | Sequence[str] = (),
     ):
-        given = [(axis, name, readable_on_host(t, name)) for axis, name, t in ((1, "tx", tx), (2, "ty", ty), (3, "tz", tz)) if t is not None]
+        rings = [*periodic]
+        for name in rings:
+            if name not in ("x", "y", "z"):
+                raise ValueError(f'periodic: {name!r}; use "x", "y" or "z", or several of them, as in "xy"')
+        given = [(axis, name, t) for axis, name, t in ((1, "tx", tx), (2, "ty", ty), (3, "tz", tz)) if t is not None]
         if not given:
             raise ValueError("no conductances; pass tx, those between neighbours in x, and ty and tz in two and three dimensions")
-        axis, first, handle = given[0]
-        dimensions = len(handle.shape)
+        is_there = all(on_gpu(t) and library_of(t) == library_of(given[0][2]) for _, _, t in given)
+        place = readable_on_gpu if is_there else readable_on_host
+        handles = [(axis, name, place(t, name)) for axis, name, t in given]
+        axis, first, handle = handles[0]
+        self._dimensions = dimensions = len(handle.shape)
         if dimensions < given[-1][0]:
             raise ValueError(f"{first} has {dimensions} dimension{'s' * (dimensions > 1)}, but {given[-1][1]} is given, which needs {given[-1][0]}")
+        for name in rings:
+            if "xyz".index(name) >= dimensions:
+                raise ValueError(f"periodic: {name!r}, but {first} has {dimensions} dimension{'s' * (dimensions > 1)}")
         shape = [*handle.shape]
-        shape[-axis] += 1
+        shape[-axis] += first[1] not in rings
         faces: list[Handle | None] = [None] * 3
-        for axis, name, handle in given:
+        for axis, name, handle in handles:
             wanted = [*shape]
-            wanted[-axis] -= 1
+            wanted[-axis] -= name[1] not in rings
             if list(handle.shape) != wanted:
                 raise ValueError(
                     f"{name} has shape {tuple(handle.shape)}; {first} implies a grid of {tuple(shape)} cells, so {name} must have shape {tuple(wanted)}"
@@ -387,8 +408,15 @@ class Faces(Problem):
             if 0 not in wanted:
                 faces[axis - 1] = handle
         if 0 in shape:
-            raise ValueError(f"{first} has shape {tuple(given[0][2].shape)}; one cell or more is needed")
-        full = (1,) * (3 - dimensions) + tuple(shape)
+            raise ValueError(f"{first} has shape {tuple(handles[0][2].shape)}; one cell or more is needed")
+        self._cells = full = (1,) * (3 - dimensions) + tuple(shape)
+        parts = [None if face is None else face.parts for face in faces]
+        is_periodic = [name in rings for name in "xyz"]
+        if is_there and any(parts):
+            self._on_gpu = FacesOnGpu.of(full, given[0][2], parts, is_periodic, shift, active)
+            if self._on_gpu is not None:
+                return
+            parts = [None if face is None else readable_on_host(face.array, "conductances").parts for face in faces]
 
         def of_cells(values, what):
             if values is None:
@@ -396,10 +424,7 @@ class Faces(Problem):
             values = np.broadcast_to(number(values, what), shape) if np.ndim(values) == 0 else values
             return fitted(readable_on_host(values, what), full, what)
 
-        system = _isobar.System.faces(
-            full,
-            [None if face is None else face.parts for face in faces],
-            of_cells(shift, "shift"),
-            of_cells(active, "active"),
-        )
-        super().__init__(system, dimensions)
+        super().__init__(_isobar.System.faces(full, parts, is_periodic, of_cells(shift, "shift"), of_cells(active, "active")), dimensions)
+
+    def _made_on_host(self):
+        return self._on_gpu.system().on_host()

@@ -67,6 +67,7 @@ impl From<&Diffusion> for MatrixSize {
             Coefficients::DeviceCells { fields, axes, .. } => {
                 (fields.len(), axes.map(|(_, factor)| factor / axes[0].1))
             }
+            Coefficients::DeviceFaces { means, .. } => (3, means.map(|mean| mean / means[0])),
             Coefficients::Faces(faces) => (3, Axis::ALL.map(|axis| mean(&faces[axis as usize]) / mean(&faces[0]))),
         };
         let (shape, values) = (matrix.shape(), fields as f64 + f64::from(matrix.has_shift()));

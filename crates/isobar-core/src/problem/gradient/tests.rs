@@ -188,11 +188,11 @@ fn derivatives_by_widths_are_those_of_matrix_and_right_hand_side() {
 #[test]
 fn derivatives_by_conductances_are_those_of_the_matrix() {
     let Shape { nx, ny, nz } = SHAPE;
-    let count = [(nx - 1) * ny * nz, nx * (ny - 1) * nz, nx * ny * (nz - 1)];
+    let count = [(nx - 1) * ny * nz, nx * ny * nz, nx * ny * (nz - 1)];
     let faces = [0, 1, 2].map(|d| (0..count[d]).map(|n| 1.5 + random(d as u64, n)).collect::<Vec<f64>>());
     let shift: Vec<f64> = (0..SHAPE.cells()).map(|n| 1.0 + random(4, n)).collect();
     let active: Vec<bool> = (0..SHAPE.cells()).map(|n| n % 7 != 3).collect();
-    let make = |faces, shift| FaceProblem::new(SHAPE, faces, Some(shift), Some(&active)).unwrap();
+    let make = |faces, shift| FaceProblem::new(SHAPE, faces, [false, true, false], Some(shift), Some(&active)).unwrap();
     let problem = make(faces.clone(), shift.clone());
     let of_cells =
         |seed| (0..SHAPE.cells()).map(|n| if active[n] { random(seed, n) } else { 0.0 }).collect::<Vec<f64>>();

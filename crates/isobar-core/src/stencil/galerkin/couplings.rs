@@ -457,7 +457,7 @@ fn faces_of_row<N: Real>(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], ou
             out.iter_mut().zip(faces).for_each(|(t, &face)| *t = N::from_f64(face));
         }
         // Back ends copy these to the host first.
-        Coefficients::DeviceCells { .. } => out.fill(N::from_f64(f64::NAN)),
+        Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => out.fill(N::from_f64(f64::NAN)),
         Coefficients::Cells { fields, axes } => {
             let (field, factor) = axes[axis as usize];
             let field = &fields[field];
