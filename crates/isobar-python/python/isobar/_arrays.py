@@ -150,8 +150,8 @@ def like_library(values: np.ndarray, beside):
 
 def readable_on_host(value, what: str) -> Handle:
     """Return a handle of anything that can be read as an array of numbers, copied to host memory if necessary."""
-    handle = readable(value, what)
-    return handle if handle.parts[4] is None else readable(on_host(value), what)
+    is_there = hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _CUDA
+    return readable(on_host(value) if is_there else value, what)
 
 
 def labels(value, what: str) -> np.ndarray:

@@ -8,7 +8,7 @@
 //!
 //! with Z the indicator vectors of aggregates, D the couplings that leave them and their row sums. Coarser grids correct
 //! aggregates that are larger than `LARGEST` cells, as these are small there, and those that are not weakly coupled to the rest,
-//! see `LOOSE`. Smooth coefficients have no aggregates, at no cost.
+//! see `LOOSE`. Lines solve exactly what lies in one column, such as the columns of thin cells. Smooth coefficients have no aggregates, at no cost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -386,10 +386,15 @@ fn at(shape: Shape, cell: u32) -> [usize; 3] {
 /// Returns ω / D of an aggregate that is worth correcting, 0 for any other.
 fn factor_of<N: Real>(
     matrix: &Couplings<N>,
-    cells: impl Iterator<Item = [usize; 3]>,
+    cells: impl Iterator<Item = [usize; 3]> + Clone,
     root: impl Fn([usize; 3]) -> u32,
 ) -> f64 {
     let (mut leaving, mut absolute, mut diagonals) = (0.0, 0.0, 0.0);
+    let mut columns = cells.clone().map(|[i, j, _]| [i, j]);
+    let first = columns.next();
+    if !matrix.grid.periodic[2] && columns.all(|column| Some(column) == first) {
+        return 0.0;
+    }
     for cell @ [i, j, k] in cells {
         let own = root(cell);
         let s = matrix.sums(j, k as isize)[i + 1].to_f64();

@@ -388,14 +388,17 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
     wait_for_all<THREADS>();
     const unsigned int first = ordered[0];
     if (own == 0) s.place[first] = 0;
-    double leaving = 0, absolute = 0, diagonals = 0;
+    const Cell start = cell_at(a, first);
+    double leaving = 0, absolute = 0, diagonals = 0, beside = a.periodic & 4 ? 1 : 0;
     for (unsigned int n = own; n < size; n += THREADS) {
         const unsigned int cell = ordered[n];
+        const Cell at = cell_at(a, cell);
         const double sum = sums(a)[cell];
         double diagonal = sum;
+        beside += at.i != start.i || at.j != start.j;
         leaving += sum;
         absolute += fabs(sum);
-        for_each_coupling(a, cell_at(a, cell), [&](int, int, int, double c, const Cell& other) {
+        for_each_coupling(a, at, [&](int, int, int, double c, const Cell& other) {
             const unsigned int label = s.label[place(a, other)];
             diagonal += c;
             if (c != 0 && label != first) {
@@ -408,7 +411,9 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
     leaving = sum_of_all<THREADS>(leaving, scratch);
     absolute = sum_of_all<THREADS>(absolute, scratch);
     diagonals = sum_of_all<THREADS>(diagonals, scratch);
-    if (leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals) {
+    // Lines solve exactly what lies in one column.
+    beside = sum_of_all<THREADS>(beside, scratch);
+    if (beside > 0 && leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals) {
         unsigned int* base = all;
         if (own == 0) {
             const Counts counts = atomicAdd(s.counts + 1, (Counts(1) << 32) + size);
