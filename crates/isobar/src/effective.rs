@@ -227,6 +227,10 @@ impl Sample {
         let [largest, least] = TOLERANCES;
         let wanted = options.tolerance;
         let mut options = SolverOptions { tolerance: wanted.min(largest), ..options.clone() };
+        if volume < 1.0 && options.method == Method::Auto && options.preconditioner == Preconditioner::Auto {
+            // Beside closed cells the nearest box leaves no estimate of the error.
+            options.preconditioner = Preconditioner::Multigrid;
+        }
         let mut solver = Solver::builder(&stencil).device(device).options(&options).build()?;
         // After the setup, which takes more memory for a while.
         let rhs = device.enter(|| self.rhs(axis, &stencil))?;

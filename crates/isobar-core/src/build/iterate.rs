@@ -19,6 +19,8 @@ pub(super) struct Told {
     pub(super) evidence: Evidence,
     /// See [`System::comes_closer`].
     pub(super) closer: Closer,
+    /// See [`System::examines_guess`].
+    pub(super) examines_guess: bool,
     /// The estimated error of the final u, where it has been asked for.
     pub(super) estimated: Option<Option<f64>>,
 }
@@ -196,7 +198,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             self.backend.clear(&mut self.u)?;
             least = initial;
         }
-        if least != residual && monitor.stop() != Some(Stop::Converged) {
+        if least != residual && monitor.stop() != Some(Stop::Converged) && !told.examines_guess {
             let of = |residual: f64| residual / monitor.reference();
             told.notes.push(format!(
                 "returned from a relative residual of {:.1e} to the best iterate, of {:.1e}",

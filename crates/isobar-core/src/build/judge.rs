@@ -4,9 +4,11 @@ use super::iterate::Told;
 use super::range::Scaling;
 use super::system::{NORM, System};
 use crate::error::Result;
+use crate::operator::Guess;
 use crate::options::{Method, Norm};
 use crate::outcome::Stop;
 use crate::precond::NullSpace;
+use crate::real::Precision;
 use crate::solver::Monitor;
 use crate::stencil::{Stencil, Supports};
 
@@ -80,10 +82,18 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Estimates ‖u − A⁻¹b‖ / ‖u‖ of the u that will be returned, whose residual this is. The iteration's own may be smaller by rounding, and
     /// its error with it.
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>, residual: f64) -> Result<Option<f64>> {
+        /// The rounding of single precision over that of double.
+        const SINGLE: f64 = f32::EPSILON as f64 / f64::EPSILON;
+        /// An error of this size by rounding alone is no estimate.
+        const MOST_ROUNDING: f64 = 0.01;
         let weak_iterations = (!monitor.is_strong()).then(|| monitor.iterations());
         let (Some(error), Some(floor)) = (monitor.error(), self.stencil.error_floor(weak_iterations)) else {
             return Ok(None);
         };
+        let floor = floor * if self.options.precision == Precision::F32 { SINGLE } else { 1.0 };
+        if floor > MOST_ROUNDING {
+            return Ok(None);
+        }
         let drift = (monitor.relative(residual) / monitor.last()).max(1.0);
         Ok(Some(drift * error / self.norm_of_solution()? + floor).filter(|error| error.is_finite()))
     }
@@ -124,6 +134,35 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         told.estimated = None;
         told.closer.begin(iterations, error);
         monitor.tighten(tolerance, 3 * told.closer.before + ENOUGH, residual);
+        Ok(true)
+    }
+
+    /// Returns whether a solve should iterate though the residual of the first guess is within the tolerance, because without an iteration nothing is known of
+    /// the error of the guess, which [`System::comes_closer`] judges then; gives the monitor a smaller tolerance.
+    pub(super) fn examines_guess(
+        &mut self,
+        monitor: &mut Monitor<'_>,
+        guess: Guess,
+        initial: f64,
+        told: &mut Told,
+    ) -> Result<bool> {
+        /// The part of the residual to reach,
+        const PART: f64 = 0.5;
+        /// in few iterations.
+        const MOST: usize = 10;
+        let most = if self.options.method == Method::Direct { 1 } else { MOST };
+        let tolerance = PART * monitor.relative(initial);
+        let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
+        let is_relative = self.options.norm != Norm::Initial && self.options.max_iterations > 0;
+        if guess == Guess::Zero || !is_open || !is_relative || tolerance < f64::EPSILON || monitor.was_interrupted() {
+            return Ok(false);
+        }
+        if let Some(best) = &mut self.best {
+            self.backend.convert(&self.u, best)?;
+            monitor.note_kept_with(initial);
+        }
+        told.examines_guess = true;
+        monitor.tighten(tolerance, most, initial);
         Ok(true)
     }
 

@@ -7,7 +7,7 @@ use super::arrays::fetch;
 use super::iterate::Told;
 use super::judge::{gross_error, rounded};
 use super::range::Scaling;
-use super::system::System;
+use super::system::{NORM, System};
 use crate::ArrayViewMut;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
@@ -118,6 +118,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 .map(|removed| removed.relative);
             rhs = self.norm_of_rhs()?;
         }
+        if rhs == 0.0 && self.scaled.is_some() {
+            let Self { backend, b, scalars, .. } = self;
+            backend.dot(b, b, NORM.of(scalars))?;
+            let has_sources = backend.read(scalars)?[NORM.index()] > 0.0;
+            Error::unless(
+                !has_sources,
+                "the right-hand side",
+                || "it has no solution: every row of the matrix where it is not 0 is 0, as in cells without open faces",
+            )?;
+        }
         let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
             (Some(norm), _) => norm,
             (None, Guess::Zero) => rhs,
@@ -173,7 +183,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let _ = monitor.begin(0.0);
             backend.clear(&mut self.u)?;
             0.0
-        } else if monitor.begin(initial).is_break() {
+        } else if monitor.begin(initial).is_break() && !self.examines_guess(&mut monitor, guess, initial, &mut told)? {
             // A first guess that is good enough is kept.
             if guess == Guess::Zero {
                 backend.clear(&mut self.u)?;
@@ -182,7 +192,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
-        if told.closer.rounds > 0 && residual <= tolerance * reference && monitor.stop() != Some(Stop::Interrupted) {
+        if (told.closer.rounds > 0 || told.examines_guess)
+            && residual <= tolerance * reference
+            && monitor.stop() != Some(Stop::Interrupted)
+        {
             monitor.rule(Stop::Converged);
         }
         // A first guess at the rounding of a solution leaves nothing to reduce, if that is more than `SOLVED`.

@@ -44,8 +44,7 @@ impl Diffusion {
         largest.sum()
     }
 
-    /// Returns the only direction that couples cells, where lines are solved exactly; z if none does. Directions of one cell do not count,
-    /// and a grid has several others.
+    /// Returns the only direction that couples cells, where lines are solved exactly; z if none does. Directions of one cell do not count.
     pub(super) fn only_direction(&self) -> Option<usize> {
         let couples = |d: usize| match self.coefficients() {
             Coefficients::Cells { axes, .. } => axes[d].1 > 0.0 && self.spreads()[axes[d].0].most > 0.0,
@@ -57,7 +56,7 @@ impl Diffusion {
         let several = || (0..3).filter(|&d| extents[d] > 1);
         let mut coupled = several().filter(|&d| couples(d));
         let only = coupled.next().unwrap_or(2);
-        let is_only = coupled.next().is_none() && several().count() > 1;
+        let is_only = coupled.next().is_none() && several().next().is_some();
         (is_only && !self.periodic()[only]).then_some(only)
     }
 

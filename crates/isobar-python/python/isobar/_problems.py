@@ -210,7 +210,7 @@ class Diffusion(Problem):
         widths of all cells in that direction. By default the box has sides of length 1.
     boundary
         Boundary conditions on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), on both sides of ``x``, ``y`` or
-        ``z``, or on ``all``. A number is the value of u, as is ``{"dirichlet": value}``, and ``"dirichlet"`` is u = 0; ``"neumann"`` is no flow (the default);
+        ``z``, or on ``all`` sides of directions with more than one cell. A number is the value of u, as is ``{"dirichlet": value}``, and ``"dirichlet"`` is u = 0; ``"neumann"`` is no flow (the default);
         ``"periodic"`` connects opposite sides; ``{"neumann": flux}`` is a flux into the domain per area;
         ``{"robin": {"coefficient": h, "value": v}}`` is a flux h (u − v) out of it, h ≥ 0. Each number may be an array with one value per face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and
         north, ``(ny, nx)`` for bottom and top; ``(ny,)`` and ``(nx,)`` in two dimensions.
