@@ -319,24 +319,6 @@ impl Diffusion {
         Self { known: Carried(Some(field)), ..self }
     }
 
-    /// Takes over the owner of arrays on a GPU, and the known numbers of cells, from the stencil of which this one holds copies.
-    pub(super) fn on_copies_of(self, once: &Self) -> Self {
-        let (around, Shape { nx, ny, .. }) = (self.shape, once.shape);
-        let on_copies = |known: Known| -> Known {
-            Arc::new(move |n| {
-                let [i, j, k] = around.place(n);
-                known(i % nx + nx * (j % ny + ny * k))
-            })
-        };
-        let on_axis = |numbers: &[f64], cells: usize| numbers.iter().copied().cycle().take(cells).collect();
-        let KnownShift { negative, sums } = &*once.known_shift;
-        let sums = sums.as_ref().map(|sums| [0, 1, 2].map(|d| on_axis(&sums[d], around.extents()[d])));
-        let known = Carried(once.known.0.clone().map(on_copies));
-        let known_shift = Arc::new(KnownShift { negative: *negative, sums });
-        let (known_crossing, isolated) = (once.known_crossing.clone(), Arc::clone(&once.isolated));
-        Self { known, known_shift, known_crossing, owner: once.owner.clone(), isolated, ..self }
-    }
-
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known
     /// numbers, and the shift is a known sum.
     pub fn has_rows(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::layout::Axis;
 use crate::options::{Method, SolverOptions};
 use crate::policy::direct::MOSTLY_OPEN;
 use crate::policy::{Choice, Trial};
-use crate::{ArrayView, DeviceArray, Error, Result, Shape};
+use crate::{DeviceArray, Error, Result, Shape};
 
 impl Stencil for Diffusion {
     fn has_lines_apart(&self) -> bool {
@@ -257,30 +257,21 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 }
 
-/// Describes faces on a GPU, those between neighbours in each of the new directions, on all copies.
-fn on_copies(
-    turns: Turns,
-    faces: [Option<DeviceArray>; 3],
-    shift: Option<DeviceArray>,
-    means: [f64; 3],
-) -> Coefficients {
-    let on_copies = |array: Option<DeviceArray>| array.map(|array| turns.repeat_on_device(array));
-    Coefficients::DeviceFaces {
-        faces: Box::new(faces.map(on_copies)),
-        shift: on_copies(shift),
-        means: turns.of_axes(means),
-    }
-}
-
 impl Diffusion {
-    /// Brings directions into another order.
-    fn in_order(&self, turns: Turns) -> Result<Self> {
+    /// Brings directions into the solver's order, and repeats all coefficients on the copies.
+    ///
+    /// # Errors
+    /// See [`Diffusion::new`].
+    pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
         let mut made = self.clone();
-        let reorder = |values: &Arc<[f64]>| turns.reorder(values, self.shape);
-        made.shift = self.shift.as_ref().map(reorder).transpose()?;
+        if turns == Turns::ONE {
+            return Ok(made);
+        }
+        let repeat = |values: &Arc<[f64]>| turns.repeat_shared(values, self.shape);
+        made.shift = self.shift.as_ref().map(repeat).transpose()?;
         made.coefficients = match &self.coefficients {
             Coefficients::Cells { fields, axes } => Coefficients::Cells {
-                fields: fields.iter().map(reorder).collect::<Result<_>>()?,
+                fields: fields.iter().map(repeat).collect::<Result<_>>()?,
                 axes: turns.of_axes(*axes),
             },
             Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
@@ -290,58 +281,38 @@ impl Diffusion {
             },
             Coefficients::Faces(faces) => {
                 let [x, y, z] = turns.of_axes(faces.each_ref());
-                Coefficients::Faces([reorder(x)?, reorder(y)?, reorder(z)?])
+                Coefficients::Faces([repeat(x)?, repeat(y)?, repeat(z)?])
             }
             Coefficients::DeviceFaces { faces, shift, means } => {
-                on_copies(turns, turns.of_axes(**faces), *shift, *means)
+                let on_copies = |array: Option<DeviceArray>| array.map(|array| turns.repeat_on_device(array));
+                Coefficients::DeviceFaces {
+                    faces: Box::new(turns.of_axes(**faces).map(on_copies)),
+                    shift: on_copies(*shift),
+                    means: turns.of_axes(*means),
+                }
             }
         };
-        (made.shape, made.sides) = (turns.around(self.shape), turns.of_axes(self.sides));
+        let (once, around) = (self.shape, turns.around(self.shape));
+        (made.shape, made.sides) = (around, turns.of_axes(self.sides));
         let KnownShift { negative, sums } = &*self.known_shift;
-        let sums = sums.as_ref().map(|sums| turns.of_axes(sums.each_ref()).map(Clone::clone));
+        let on_axis = |numbers: &[f64], cells: usize| numbers.iter().copied().cycle().take(cells).collect();
+        let on_axes = |sums: &[Vec<f64>; 3]| {
+            let sums = turns.of_axes(sums.each_ref());
+            [0, 1, 2].map(|d| on_axis(sums[d], around.extents()[d]))
+        };
+        made.known_shift = Arc::new(KnownShift { negative: *negative, sums: sums.as_ref().map(on_axes) });
         made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.around(turns)));
-        made.known_shift = Arc::new(KnownShift { negative: *negative, sums });
         // The components of the caller's grid have its shape, not the solver's.
         made.components = Found::default();
-        let (once, around) = (self.shape, made.shape);
-        made.known = Carried(
-            self.known
-                .0
-                .clone()
-                .map(|known| -> Known { Arc::new(move |n| known(once.number(turns.callers_cell(around.place(n))))) }),
-        );
-        Ok(made)
-    }
-
-    /// Repeats all coefficients on the copies.
-    ///
-    /// # Errors
-    /// See [`Diffusion::new`].
-    pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
-        if turns == Turns::ONE {
-            return Ok(self.clone());
-        }
-        if turns.count() == 1 {
-            return self.in_order(turns);
-        }
-        let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
-        let coefficients = match self.coefficients() {
-            Coefficients::Cells { fields, axes } => Coefficients::Cells {
-                fields: fields.iter().map(|field| repeat(field).map(Into::into)).collect::<Result<_>>()?,
-                axes: *axes,
-            },
-            Coefficients::Faces([x, y, z]) => {
-                Coefficients::Faces([repeat(x)?.into(), repeat(y)?.into(), repeat(z)?.into()])
-            }
-            Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
-                fields: fields.iter().map(|&field| turns.repeat_on_device(field)).collect(),
-                axes: *axes,
-                shift: shift.map(|shift| turns.repeat_on_device(shift)),
-            },
-            Coefficients::DeviceFaces { faces, shift, means } => on_copies(turns, **faces, *shift, *means),
+        let repeat_known = |known: Known| -> Known {
+            let extents = once.extents();
+            Arc::new(move |n| {
+                let at = turns.callers_cell(around.place(n));
+                // There are two copies of a direction at most.
+                known(once.number([0, 1, 2].map(|d| if at[d] < extents[d] { at[d] } else { at[d] - extents[d] })))
+            })
         };
-        let shift = self.stored_shift().map(repeat).transpose()?;
-        let (shape, spreads) = (turns.around(self.shape()), Some(self.spreads.to_vec()));
-        Ok(Self::of_known(shape, coefficients, spreads, shift, self.sides())?.on_copies_of(self))
+        made.known = Carried(self.known.0.clone().map(repeat_known));
+        Ok(made)
     }
 }

@@ -122,18 +122,20 @@ impl Turns {
         !long.is_sorted()
     }
 
-    /// Returns values of the caller's grid, in C order, in that of the solver's; there is one copy.
-    pub(crate) fn reorder(self, values: &Arc<[f64]>, shape: Shape) -> Result<Arc<[f64]>> {
-        if !self.moves(shape) {
+    /// Returns values of the caller's grid, in C order, in that of the solver's, on all copies.
+    pub(crate) fn repeat_shared(self, values: &Arc<[f64]>, shape: Shape) -> Result<Arc<[f64]>> {
+        if self.count() == 1 && !self.moves(shape) {
             return Ok(Arc::clone(values));
         }
         let source = ArrayView::c_order(values, shape)?.in_order(self.order);
-        let Shape { nx, ny, nz } = source.shape();
+        let (once, around) = (source.shape(), self.around(shape));
         let row = |row: usize, values: &mut [f64]| {
-            let (j, k) = (row % ny, row / ny);
-            values.iter_mut().enumerate().for_each(|(i, value)| *value = source.get(i, j, k));
+            let (j, k) = (row % around.ny % once.ny, row / around.ny);
+            let (first, copies) = values.split_at_mut(once.nx);
+            first.iter_mut().enumerate().for_each(|(i, value)| *value = source.get(i, j, k));
+            copies.chunks_mut(once.nx).for_each(|copy| copy.copy_from_slice(first));
         };
-        Ok(shared(&Host, nx * ny * nz, nx, row))
+        Ok(shared(&Host, around.cells(), around.nx, row))
     }
 
     /// Returns values of the caller's grid in C order, on all copies.
