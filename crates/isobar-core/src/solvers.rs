@@ -20,8 +20,9 @@ macro_rules! compile_solvers {
         $crate::compile_solvers!(@heat $backend);
     };
     (@solvers $backend:ty, $name:ident, $stencil:ident) => {
-        #[doc = concat!("Solvers of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]
         pub mod $name {
+            #![doc = concat!("Solvers of a [`", stringify!($stencil), "`].")]
+
             use $crate::stencil::$stencil;
 
             use super::*;
