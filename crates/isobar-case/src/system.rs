@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use isobar::internals::array::{Source, Target};
+use isobar::internals::team::get_or_make;
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, Weighting};
 use isobar::stencil::{Axis, Stencil};
@@ -186,16 +187,11 @@ impl LinearSystem {
     /// # Errors
     /// Those of the GPU where they are.
     pub fn on_host(&self) -> Result<&Self> {
-        let (Origin::OnGpu(_, on_host) | Origin::FacesOnGpu(_, on_host)) = &self.origin else { return Ok(self) };
-        if let Some(known) = on_host.get() {
-            return Ok(known);
+        match &self.origin {
+            Origin::OnGpu(problem, on_host) => get_or_make(on_host, || Self::from_diffusion(problem.on_host()?)),
+            Origin::FacesOnGpu(faces, on_host) => get_or_make(on_host, || Ok(Self::from_faces(faces.on_host()?))),
+            _ => Ok(self),
         }
-        let made = match &self.origin {
-            Origin::OnGpu(problem, _) => Self::from_diffusion(problem.on_host()?)?,
-            Origin::FacesOnGpu(faces, _) => Self::from_faces(faces.on_host()?),
-            _ => self.clone(),
-        };
-        Ok(on_host.get_or_init(|| made))
     }
 
     /// Makes a system from a matrix alone.

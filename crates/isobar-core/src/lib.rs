@@ -60,4 +60,4 @@ pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sum,
 pub(crate) use execute::{Execute, Host, Serial};
 pub(crate) use layout::{Colour, Layout, Shape, Slab};
 pub(crate) use real::{Precision, Real};
-pub(crate) use team::{lock, read, write};
+pub(crate) use team::{get_or_make, lock, read, write};

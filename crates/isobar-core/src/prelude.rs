@@ -32,4 +32,4 @@ pub use crate::stencil::{
     Axis, Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct, VerticalModes,
 };
 pub use crate::stepping::{Evolve, HeatOptions, HeatStepper};
-pub use crate::team::{lock, read, write};
+pub use crate::team::{get_or_make, lock, read, write};

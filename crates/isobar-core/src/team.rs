@@ -11,7 +11,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle, Thread};
 
 /// Rounds in which a thread waits awake: the passes of a solve follow each other within a few microseconds.
@@ -351,6 +351,18 @@ pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 /// Locks for writing, in the same way.
 pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the value of a cell, made now if it has none.
+///
+/// # Errors
+/// Those of `make`; the cell then has no value.
+pub fn get_or_make<V, E>(cell: &OnceLock<V>, make: impl FnOnce() -> Result<V, E>) -> Result<&V, E> {
+    if let Some(known) = cell.get() {
+        return Ok(known);
+    }
+    let made = make()?;
+    Ok(cell.get_or_init(|| made))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::modes::{KeptModes, VerticalModes};
 use super::{Csr, Stencil, StoredMatrix};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
-use crate::{Error, Result, Shape};
+use crate::{Error, Result, Shape, get_or_make};
 
 /// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and 14):
 ///
@@ -297,11 +297,7 @@ impl TensorProduct {
     /// # Errors
     /// The errors of [`VerticalModes::new`].
     pub fn modes(&self) -> Result<Arc<VerticalModes>> {
-        if let Some(modes) = self.modes.0.get() {
-            return Ok(Arc::clone(modes));
-        }
-        let modes = Arc::new(self.compute_modes()?);
-        Ok(Arc::clone(self.modes.0.get_or_init(|| modes)))
+        get_or_make(&self.modes.0, || self.compute_modes().map(Arc::new)).cloned()
     }
 
     fn compute_modes(&self) -> Result<VerticalModes> {

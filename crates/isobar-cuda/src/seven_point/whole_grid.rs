@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::prelude::{Real, Result, Shape};
+use isobar_core::prelude::{Real, Result, Shape, get_or_make};
 
 use super::form::Form;
 use crate::kernels::seven_point::WHOLE_GRID;
@@ -186,25 +186,15 @@ impl WholeGrid {
         let context = cuda.context();
         let warps_of = |sweep| self.array.warps(sweep, context.shared_memory, context.multiprocessors);
         let warps = warps_of(sweep);
-        let mail = match self.mail.get() {
-            Some(mail) => mail,
-            None => {
-                let numbers = [Sweep::Factorise, Sweep::Substitute].map(|sweep| self.array.mail(warps_of(sweep)));
-                let bytes = TICKETS + numbers[0].max(numbers[1]) * self.array.bytes;
-                let made = Buffer::zeros(context, bytes, "the values transferred between a sweep's tiles")?;
-                self.mail.get_or_init(|| made)
-            }
-        };
+        let mail = get_or_make(&self.mail, || {
+            let numbers = [Sweep::Factorise, Sweep::Substitute].map(|sweep| self.array.mail(warps_of(sweep)));
+            let bytes = TICKETS + numbers[0].max(numbers[1]) * self.array.bytes;
+            Buffer::zeros(context, bytes, "the values transferred between a sweep's tiles")
+        })?;
         let tiles = self.array.tiles(warps).into_iter().product();
         let mut arguments = more(operands.with(mail.start()));
         if let Some(sums) = sums {
-            let reduction = match self.reduction.get() {
-                Some(reduction) => reduction,
-                None => {
-                    let made = Reduction::new(context, tiles)?;
-                    self.reduction.get_or_init(|| made)
-                }
-            };
+            let reduction = get_or_make(&self.reduction, || Reduction::new(context, tiles))?;
             arguments = reduction.append(arguments, tiles, sums);
         }
         let shared_bytes = warps * self.array.warp_bytes(sweep);

@@ -21,7 +21,7 @@ pub mod transfer;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::prelude::{Layout, Real, Result, Shape, Slab, Stencil};
+use isobar_core::prelude::{Layout, Real, Result, Shape, Slab, Stencil, get_or_make};
 use isobar_core::stencil;
 
 use crate::vector::{check_size, is_single};
@@ -80,17 +80,6 @@ const MOST_BLOCKS_A_MULTIPROCESSOR: usize = 32;
 
 /// Rows that justify the two extra rows at the start of a strip.
 const STRIP_ROWS: usize = 4;
-
-/// Returns the stored value, or stores the result of `make`.
-fn get_or_make<V: Copy>(cell: &OnceLock<V>, make: impl FnOnce() -> Result<V>) -> Result<V> {
-    match cell.get() {
-        Some(value) => Ok(*value),
-        None => {
-            let value = make()?;
-            Ok(*cell.get_or_init(|| value))
-        }
-    }
-}
 
 impl<T: Real> TensorProduct<T> {
     /// Allocates the coefficients of some rows.
@@ -183,7 +172,7 @@ impl<T: Real> TensorProduct<T> {
             let module = &self.modules.advance;
             module.resident_blocks(&module.kernel("advance_direction")?, 32 * ADVANCE[1], 0)
         })?;
-        Ok(self.strip_grid(ADVANCE, resident))
+        Ok(self.strip_grid(ADVANCE, *resident))
     }
 
     /// Returns whether the residual after a red–black sweep streams.
@@ -197,17 +186,18 @@ impl<T: Real> TensorProduct<T> {
             let module = &self.modules.residual;
             module.resident_blocks(&module.kernel("residual_norm_red")?, 32 * RESIDUAL[1], 0)
         })?;
-        Ok(self.strip_grid(RESIDUAL, resident))
+        Ok(self.strip_grid(RESIDUAL, *resident))
     }
 
     fn streaming(&self) -> Result<Streaming> {
-        get_or_make(&self.streaming, || {
+        let streaming = get_or_make(&self.streaming, || {
             let Shape { ny, nz, .. } = self.layout.shape();
             let (shared_bytes, module) = (self.tile.stream_bytes::<T, T>(nz), &self.modules.stream);
             let kernel = module.kernel_with("line_sweep", shared_bytes)?;
             let resident = module.resident_blocks(&kernel, self.tile.threads(), shared_bytes)?;
             Ok(Streaming { segments: segments(ny, self.strips(), resident), shared_bytes })
-        })
+        });
+        streaming.copied()
     }
 
     /// Returns as many blocks of the line preconditioner as the GPU holds.
@@ -216,7 +206,7 @@ impl<T: Real> TensorProduct<T> {
             let module = &self.modules.cg;
             module.resident_blocks(&module.kernel("precondition_residual")?, self.tile.threads(), 0)
         })?;
-        Ok(resident.min(self.strips() * 2 * self.layout.shape().ny))
+        Ok((*resident).min(self.strips() * 2 * self.layout.shape().ny))
     }
 
     /// Launches a kernel with one strip of columns along y per block.

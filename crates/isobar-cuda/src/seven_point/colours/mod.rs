@@ -8,7 +8,7 @@ mod streamed;
 
 use std::sync::OnceLock;
 
-use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape};
+use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape, get_or_make};
 
 use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;
@@ -37,19 +37,18 @@ pub(crate) fn march(Shape { nx, ny, nz }: Shape, multiprocessors: usize) -> usiz
 impl<T: Real> Passes<T> {
     /// Prepares red–black relaxation.
     pub(crate) fn prepare_colours(&self) -> Result<&Colours> {
-        if let Some(colours) = self.colours.get() {
-            return Ok(colours);
-        }
-        refuse_while_recording("preparing relaxation by colour")?;
-        let (cuda, shape) = (self.cuda(), self.layout().shape());
-        let context = cuda.context();
-        let module = cuda.module(self.form.colours::<T>());
-        module.prepare(COLOURS, 0)?;
-        let march = march(shape, context.multiprocessors);
-        let blocks = cell_blocks(shape.nx.div_ceil(2), shape.ny, shape.nz, march).into_iter().product();
-        let made = Colours { module, reduction: Reduction::new(context, blocks)?, march, streamed: OnceLock::new() };
-        self.prepare_looks()?;
-        Ok(self.colours.get_or_init(|| made))
+        get_or_make(&self.colours, || {
+            refuse_while_recording("preparing relaxation by colour")?;
+            let (cuda, shape) = (self.cuda(), self.layout().shape());
+            let context = cuda.context();
+            let module = cuda.module(self.form.colours::<T>());
+            module.prepare(COLOURS, 0)?;
+            let march = march(shape, context.multiprocessors);
+            let blocks = cell_blocks(shape.nx.div_ceil(2), shape.ny, shape.nz, march).into_iter().product();
+            let reduction = Reduction::new(context, blocks)?;
+            self.prepare_looks()?;
+            Ok(Colours { module, reduction, march, streamed: OnceLock::new() })
+        })
     }
 
     /// Returns whether it was prepared.

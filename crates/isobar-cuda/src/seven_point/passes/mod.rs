@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
 use isobar_core::large_pages::prefer_large_pages;
 use isobar_core::prelude::{
-    Axis, Colour, Diffusion, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write,
+    Axis, Colour, Diffusion, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, get_or_make, read, write,
 };
 
 use super::Residual;
@@ -76,12 +76,12 @@ impl<T: Real> Passes<T> {
 
     /// Returns the rows per warp of passes along y, which depend on how many blocks the GPU holds.
     fn length(&self) -> Result<usize> {
-        if let Some(&length) = self.length.get() {
-            return Ok(length);
-        }
-        let kernel = self.passes.kernel("advance_direction")?;
-        let resident = self.passes.resident_blocks(&kernel, 32 * ROWS, 0)?;
-        Ok(*self.length.get_or_init(|| rows_a_warp(self.layout.shape(), resident)))
+        let length = get_or_make(&self.length, || {
+            let kernel = self.passes.kernel("advance_direction")?;
+            let resident = self.passes.resident_blocks(&kernel, 32 * ROWS, 0)?;
+            Ok(rows_a_warp(self.layout.shape(), resident))
+        });
+        length.copied()
     }
 
     /// Returns the launch grid of passes along y; see stream.cuh.
@@ -355,11 +355,8 @@ impl<T: Real> Passes<T> {
         if !self.tile.needs_ratios(self.layout.shape().nz) {
             return Ok(0);
         }
-        if let Some(ratios) = self.ratios.get() {
-            return Ok(ratios.pointer());
-        }
-        let made = Vector::zeros(self.cuda.context(), &self.layout)?;
-        Ok(self.ratios.get_or_init(|| made).pointer())
+        let ratios = get_or_make(&self.ratios, || Vector::zeros(self.cuda.context(), &self.layout))?;
+        Ok(ratios.pointer())
     }
 
     /// Returns whether there is only one layer, so that lines are cells.
