@@ -44,10 +44,10 @@ pub struct FaceArrays {
 /// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, out: *mut *mut Problem) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         place?;
-        // SAFETY: promised by the caller.
-        unsafe { problem(sized("isobar_faces", description)?) }
+        problem(sized("isobar_faces", description)?)
     };
     // SAFETY: promised by the caller.
     unsafe { hand_out_handle(out, make) }

@@ -68,9 +68,9 @@ pub unsafe extern "C" fn isobar_solver_gradient(
     ubar: *const Array,
     wanted: *const Gradient,
 ) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let (solver, problem) = unsafe { (required("solver", solver)?, required("problem", problem)?) };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let (solver, problem) = (required("solver", solver)?, required("problem", problem)?);
         if problem.ranks().is_some() || solver.0.lock()?.ranks.is_some() {
             let message = "derivatives are not supported on a grid divided among ranks; solve on one process";
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
@@ -81,17 +81,14 @@ pub unsafe extern "C" fn isobar_solver_gradient(
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let shape = system.shape();
-        // SAFETY: promised by the caller.
-        let (u, ubar, outputs) = unsafe {
-            let outputs = Outputs::new(sized("isobar_gradient", wanted)?, shape)?;
-            let [u, ubar] = [required("u", u)?, required("ubar", ubar)?];
-            if let Some(gpu) = system.on_gpu()
-                && outputs.computed_on_gpu(solver, problem, gpu, [u, ubar])?
-            {
-                return Ok(ISOBAR_OK);
-            }
-            (u.values("u", shape)?, ubar.values("ubar", shape)?, outputs)
-        };
+        let outputs = Outputs::new(sized("isobar_gradient", wanted)?, shape)?;
+        let [u, ubar] = [required("u", u)?, required("ubar", ubar)?];
+        if let Some(gpu) = system.on_gpu()
+            && outputs.computed_on_gpu(solver, problem, gpu, [u, ubar])?
+        {
+            return Ok(ISOBAR_OK);
+        }
+        let (u, ubar) = (u.values("u", shape)?, ubar.values("ubar", shape)?);
         if let Some(n) = ubar.iter().position(|value| !value.is_finite()) {
             let [i, j, k] = shape.place(n);
             return Err(isobar::Error::NotFinite { what: "ubar".into(), value: ubar[n], i, j, k }.into());
@@ -100,12 +97,11 @@ pub unsafe extern "C" fn isobar_solver_gradient(
         solver.solve_adjoint(|solver| solver.solve(&ubar, &mut adjoint))?;
         let found = outputs.computed(problem, &u, &adjoint)?;
         for (array, values) in &found.arrays {
-            // SAFETY: promised by the caller.
-            unsafe { array.raw("the gradient")?.write(values)? };
+            array.raw("the gradient")?.write(values)?;
         }
         for (place, values) in &found.numbers {
-            // SAFETY: not null, and room for as many as there are faces or cells, as the caller promises.
-            unsafe { slice::from_raw_parts_mut(*place, values.len()) }.copy_from_slice(values);
+            // Not null, and room for as many as there are faces or cells, as the caller promises.
+            slice::from_raw_parts_mut(*place, values.len()).copy_from_slice(values);
         }
         Ok(ISOBAR_OK)
     })

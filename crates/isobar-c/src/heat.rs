@@ -1,13 +1,12 @@
 //! Time steps of the heat equation.
 
 use std::ffi::{c_char, c_void};
-use std::path::Path;
 use std::time::Instant;
 
 use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
 use isobar::{ArrayView, Device, HeatOptions, Ranks, TimeStepper, problem};
 use isobar_case::heat::Parts;
-use isobar_case::{Case, Label, solver_options};
+use isobar_case::{Label, solver_options};
 
 use crate::array::Array;
 use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required, sized};
@@ -136,23 +135,19 @@ pub unsafe extern "C" fn isobar_heat_create(
     threads: usize,
     out: *mut *mut Heat,
 ) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         let clock = Instant::now();
-        // SAFETY: promised by the caller.
-        let problem = unsafe { required("problem", problem)? };
+        let problem = required("problem", problem)?;
         let ranks = problem.ranks();
         on_all(ranks, || {
             place?;
-            // SAFETY: null or readable, as the caller promises.
-            let given = unsafe { source.as_ref() };
+            let given = source.as_ref();
             require_same_call(ranks, || format!("heat_create {}", presence("source", given)))?;
-            // SAFETY: promised by the caller.
-            let (heat, initial, steps, options, device) = unsafe {
-                let heat = in_space(problem, source)?;
-                let initial = required("u", u)?.values("u", own_shape(ranks, heat.shape())?)?;
-                let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
-                (heat, initial, sized("isobar_time_steps", steps)?, options, device)
-            };
+            let heat = in_space(problem, source)?;
+            let initial = required("u", u)?.values("u", own_shape(ranks, heat.shape())?)?;
+            let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
+            let steps = sized("isobar_time_steps", steps)?;
             let (options, solver) = (how_to_step(steps)?, solver_options(options.unwrap_or(""))?);
             let device = open(ranks, device, threads)?;
             Start { name: "arrays".into(), heat, initial, options, solver, device }.begin(clock, ranks)
@@ -175,15 +170,11 @@ pub unsafe extern "C" fn isobar_heat_from_case(
     threads: usize,
     out: *mut *mut Heat,
 ) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         place?;
         let clock = Instant::now();
-        // SAFETY: promised by the caller.
-        let (text, folder, device) = unsafe {
-            (text::optional("text", text)?, text::optional("folder", folder)?, text::optional("device", device)?)
-        };
-        let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
-        let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
+        let (case, device) = (text::case(text, folder)?, text::optional("device", device)?);
         let isobar_case::Problem::Heat(heat) = &case.problem else {
             let kind = case.problem.kind();
             return Err(Failure::invalid(format!(
@@ -211,14 +202,13 @@ pub unsafe extern "C" fn isobar_heat_step(
     data: *mut c_void,
     step: *mut Step,
 ) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let mut run = unsafe { required("heat", heat)? }.0.lock()?;
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let mut run = required("heat", heat)?.0.lock()?;
         let clock = Instant::now();
         let taken = run.on_all(|stepper, ranks, _| {
             require_same_call(ranks, || "heat_step".into())?;
-            // SAFETY: promised by the caller.
-            let mut observe = unsafe { observer(progress, data, ranks)? };
+            let mut observe = observer(progress, data, ranks)?;
             Ok(stepper.step_observed(&mut observe)?)
         })?;
         let seen = Step {
@@ -233,8 +223,7 @@ pub unsafe extern "C" fn isobar_heat_step(
         let judged = if taken.is_taken { Ok(ISOBAR_OK) } else { judged(&taken.outcome) };
         run.last = Some((taken.outcome, clock.elapsed().as_secs_f64()));
         if !step.is_null() {
-            // SAFETY: not null, and can be written, as the caller promises.
-            unsafe { step.write(seen) };
+            step.write(seen);
         }
         judged
     })
@@ -246,11 +235,11 @@ pub unsafe extern "C" fn isobar_heat_step(
 /// `heat` is a valid handle; the array is as described and not used elsewhere during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        unsafe { required("heat", heat)? }
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        required("heat", heat)?
             .0
-            .on_all(|stepper, _, own| Ok(stepper.state(unsafe { required("u", u)?.shaped("u", own)?.target()? })?))
+            .on_all(|stepper, _, own| Ok(stepper.state(required("u", u)?.shaped("u", own)?.target()?)?))
     })
 }
 
@@ -260,11 +249,11 @@ pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> 
 /// The conditions of isobar_heat_state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        unsafe { required("heat", heat)? }
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        required("heat", heat)?
             .0
-            .on_all(|stepper, _, own| Ok(stepper.replace(unsafe { required("u", u)?.shaped("u", own)?.source()? })?))
+            .on_all(|stepper, _, own| Ok(stepper.replace(required("u", u)?.shaped("u", own)?.source()?)?))
     })
 }
 
@@ -275,17 +264,14 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
 /// `heat` and `problem` are valid handles; `source` is null or an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Problem, source: *const Array) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        unsafe { required("heat", heat)? }.0.on_all(|stepper, ranks, _| {
-            // SAFETY: promised by the caller.
-            let problem = unsafe { required("problem", problem)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        required("heat", heat)?.0.on_all(|stepper, ranks, _| {
+            let problem = required("problem", problem)?;
             problem.require_division_of("run", ranks)?;
-            // SAFETY: null or readable, as the caller promises.
-            let given = unsafe { source.as_ref() };
+            let given = source.as_ref();
             require_same_call(ranks, || format!("heat_update {}", presence("source", given)))?;
-            // SAFETY: promised by the caller.
-            Ok(stepper.update(unsafe { in_space(problem, source)? })?)
+            Ok(stepper.update(in_space(problem, source)?)?)
         })
     })
 }
@@ -296,14 +282,12 @@ pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Pro
 /// `heat` is a valid handle; `energy` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        unsafe { required("heat", heat)? }.0.on_all(|stepper, ranks, _| {
-            // SAFETY: promised by the caller.
-            unsafe { required("energy", energy)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        required("heat", heat)?.0.on_all(|stepper, ranks, _| {
+            required("energy", energy)?;
             require_same_call(ranks, || "heat_energy".into())?;
-            // SAFETY: promised by the caller.
-            unsafe { hand_out("energy", energy, stepper.energy()?) }
+            hand_out("energy", energy, stepper.energy()?)
         })
     })
 }
@@ -314,10 +298,10 @@ pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -
 /// `heat` is a valid handle; `text` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_report(heat: *mut Heat, text: *mut *const c_char) -> i32 {
-    coded(|| {
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
         let none = "there is no step to report; call isobar_heat_step first";
-        // SAFETY: promised by the caller.
-        unsafe { required("heat", heat)?.0.hand_out_report(TimeStepper::description, none, text) }
+        required("heat", heat)?.0.hand_out_report(TimeStepper::description, none, text)
     })
 }
 

@@ -1,7 +1,6 @@
 //! Problems.
 
 use std::ffi::c_char;
-use std::path::Path;
 use std::slice;
 use std::sync::OnceLock;
 
@@ -11,7 +10,7 @@ use isobar::internals::cuda::Cuda;
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Field, SideFields, Spacing};
 use isobar::stencil::{Axis, TensorProduct};
 use isobar::{DeviceArray, DeviceProblem, RawArray, RawMemory, Shape};
-use isobar_case::{Case, LinearSystem, Matrix};
+use isobar_case::{LinearSystem, Matrix};
 
 use crate::array::Array;
 use crate::handle::{free_handle, hand_out, hand_out_handle, required, sized};
@@ -168,13 +167,10 @@ pub unsafe extern "C" fn isobar_problem_from_case(
     folder: *const c_char,
     out: *mut *mut Problem,
 ) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         place?;
-        // SAFETY: promised by the caller.
-        let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
-        let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
-        let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
-        Ok(Problem::new(LinearSystem::from_case(case)?))
+        Ok(Problem::new(LinearSystem::from_case(text::case(text, folder)?)?))
     };
     // SAFETY: promised by the caller.
     unsafe { hand_out_handle(out, make) }
@@ -186,10 +182,10 @@ pub unsafe extern "C" fn isobar_problem_from_case(
 /// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionArrays, out: *mut *mut Problem) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         place?;
-        // SAFETY: promised by the caller.
-        unsafe { diffusion(sized("isobar_diffusion", description)?, None) }
+        diffusion(sized("isobar_diffusion", description)?, None)
     };
     // SAFETY: promised by the caller.
     unsafe { hand_out_handle(out, make) }
@@ -361,10 +357,10 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
     description: *const TensorProductArrays,
     out: *mut *mut Problem,
 ) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         place?;
-        // SAFETY: promised by the caller.
-        let given = unsafe { sized("isobar_tensor_product", description)? };
+        let given = sized("isobar_tensor_product", description)?;
         let (nx, ny, nz) = (given.nx, given.ny, given.nz);
         if [nx, ny, nz].contains(&0) {
             return Err(Failure::invalid(format!("nx, ny and nz are {nx}, {ny} and {nz}; use 1 or more of each")));
@@ -373,8 +369,8 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
             let length = m.checked_mul(n).filter(|&length| length <= isize::MAX as usize / 8);
             let too_many = || Failure::invalid(format!("{name} would have {m} × {n} numbers, which is too many"));
             let length = length.ok_or_else(too_many)?;
-            // SAFETY: not null, and as many numbers as the caller promises.
-            unsafe { required(name, data).map(|first| slice::from_raw_parts(first, length)) }
+            // Not null, and as many numbers as the caller promises.
+            required(name, data).map(|first| slice::from_raw_parts(first, length))
         };
         let profile = |name: &str, data| numbers(name, data, [nz, 1]).map(<[f64]>::to_vec);
         let vertical = VerticalProfile::new(
@@ -403,12 +399,11 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
 /// `problem` is a valid handle; `shape` has space for three numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *mut usize) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let problem = unsafe { required("problem", problem)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let problem = required("problem", problem)?;
         let Shape { nx, ny, nz } = own_shape(problem.ranks(), problem.system.shape())?;
-        // SAFETY: with space for three, as the caller promises.
-        unsafe { hand_out("shape", shape.cast(), [nz, ny, nx])? };
+        hand_out("shape", shape.cast(), [nz, ny, nx])?;
         Ok(ISOBAR_OK)
     })
 }
@@ -420,37 +415,31 @@ pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *m
 /// `problem` is a valid handle; the arrays are as described.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const Array, b: *const Array) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let problem = unsafe { required("problem", problem)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let problem = required("problem", problem)?;
         let (shape, ranks) = (problem.system.shape(), problem.ranks());
         let own = own_shape(ranks, shape)?;
         on_all(ranks, || {
-            // SAFETY: promised by the caller.
-            let (f, to) = unsafe { (f.as_ref(), required("b", b)?.raw("b")?) };
+            let (f, to) = (f.as_ref(), required("b", b)?.raw("b")?);
             isobar::Error::unless_equal("b", to.shape(), own)?;
             require_same_call(ranks, || format!("problem_rhs {}", presence("f", f)))?;
             let Some(ranks) = ranks else {
-                // SAFETY: promised by the caller.
-                unsafe {
-                    match f {
-                        Some(f) => {
-                            let f = f.shaped("f", shape)?;
-                            RawArray::with(&f, &to, |f, to| problem.system.write_rhs(Some(f), to))?;
-                        }
-                        None => problem.system.write_rhs(None, to.target()?)?,
+                match f {
+                    Some(f) => {
+                        let f = f.shaped("f", shape)?;
+                        RawArray::with(&f, &to, |f, to| problem.system.write_rhs(Some(f), to))?;
                     }
+                    None => problem.system.write_rhs(None, to.target()?)?,
                 }
                 return Ok(ISOBAR_OK);
             };
-            // SAFETY: promised by the caller.
-            let body = f.map(|f| unsafe { whole_values(f, "f", Some(ranks), shape) }).transpose()?;
+            let body = f.map(|f| whole_values(f, "f", Some(ranks), shape)).transpose()?;
             let (values, rows) = (problem.system.rhs(body)?, ranks.rows(shape)?);
             let planes = values.chunks_exact(shape.nx * shape.ny);
             let values: Vec<f64> =
                 planes.flat_map(|plane| &plane[rows.start * shape.nx..rows.end * shape.nx]).copied().collect();
-            // SAFETY: promised by the caller.
-            unsafe { to.write(&values)? };
+            to.write(&values)?;
             Ok(ISOBAR_OK)
         })
     })
@@ -469,9 +458,9 @@ pub unsafe extern "C" fn isobar_problem_flux(
     is_upper: i32,
     total: *mut f64,
 ) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let problem = unsafe { required("problem", problem)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let problem = required("problem", problem)?;
         let ranks = problem.ranks();
         on_all(ranks, || {
             let known = usize::try_from(axis).ok().and_then(|axis| Axis::ALL.get(axis).copied());
@@ -483,16 +472,12 @@ pub unsafe extern "C" fn isobar_problem_flux(
                     "is_upper is {is_upper}; use 0 for the lower side or 1 for the upper one"
                 )));
             }
-            // SAFETY: promised by the caller.
-            let u = unsafe { required("u", u)? };
-            // SAFETY: promised by the caller.
-            unsafe { required("total", total)? };
+            let u = required("u", u)?;
+            required("total", total)?;
             require_same_call(ranks, || format!("problem_flux of axis {} and is_upper {is_upper}", axis as usize))?;
-            // SAFETY: promised by the caller.
-            let u = unsafe { whole_values(u, "u", ranks, problem.system.shape())? };
+            let u = whole_values(u, "u", ranks, problem.system.shape())?;
             let flux = problem.system.flux(&u, axis, is_upper == 1)?;
-            // SAFETY: promised by the caller.
-            unsafe { hand_out("total", total, flux)? };
+            hand_out("total", total, flux)?;
             Ok(ISOBAR_OK)
         })
     })

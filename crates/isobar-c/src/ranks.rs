@@ -49,14 +49,11 @@ pub unsafe extern "C" fn isobar_ranks_rows(
     first: *mut usize,
     count: *mut usize,
 ) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let rows = unsafe { required("ranks", ranks)? }.0.rows(Shape::new(1, ny, 1))?;
-        // SAFETY: promised by the caller.
-        unsafe {
-            hand_out("first", first, rows.start)?;
-            hand_out("count", count, rows.len())?;
-        }
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let rows = required("ranks", ranks)?.0.rows(Shape::new(1, ny, 1))?;
+        hand_out("first", first, rows.start)?;
+        hand_out("count", count, rows.len())?;
         Ok(ISOBAR_OK)
     })
 }
@@ -69,12 +66,11 @@ pub unsafe extern "C" fn isobar_ranks_rows(
 /// Both are valid handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_divide(problem: *mut Problem, ranks: *const Ranks) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let ranks = unsafe { required("ranks", ranks)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let ranks = required("ranks", ranks)?;
         ranks.0.together(|| -> Result<()> {
-            // SAFETY: promised by the caller.
-            let problem = unsafe { required("problem", problem)? };
+            let problem = required("problem", problem)?;
             require_same_call(Some(&ranks.0), || "problem_divide".into())?;
             ranks.0.rows(problem.system.shape())?;
             problem.divide(ranks.0.clone())
@@ -95,13 +91,12 @@ pub unsafe extern "C" fn isobar_problem_diffusion_rows(
     ranks: *const Ranks,
     out: *mut *mut Problem,
 ) -> i32 {
-    let make = |place: Result<()>| {
-        // SAFETY: promised by the caller.
-        let ranks = &unsafe { required("ranks", ranks)? }.0;
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
+        let ranks = &required("ranks", ranks)?.0;
         ranks.together(|| {
             place?;
-            // SAFETY: promised by the caller.
-            let problem = unsafe { diffusion(sized("isobar_diffusion", description)?, Some((ranks, ny)))? };
+            let problem = diffusion(sized("isobar_diffusion", description)?, Some((ranks, ny)))?;
             problem.divide(ranks.clone())?;
             Ok(problem)
         })

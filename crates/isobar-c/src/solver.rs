@@ -48,16 +48,15 @@ pub unsafe extern "C" fn isobar_solver_create(
     threads: usize,
     out: *mut *mut Solver,
 ) -> i32 {
-    let make = |place: Result<()>| {
+    // SAFETY: promised by the caller.
+    let make = |place: Result<()>| unsafe {
         let clock = Instant::now();
-        // SAFETY: promised by the caller.
-        let problem = unsafe { required("problem", problem)? };
+        let problem = required("problem", problem)?;
         let (system, ranks) = (&problem.system, problem.ranks());
         let solver = on_all(ranks, || {
             place?;
             require_same_call(ranks, || "solver_create".into())?;
-            // SAFETY: promised by the caller.
-            let (options, device) = unsafe { (text::optional("options", options)?, text::optional("device", device)?) };
+            let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
             let options = options.map_or_else(|| Ok(system.options()), solver_options)?;
             Ok(system.matrix.solver(&open(ranks, device, threads)?, &options)?)
         })?;
@@ -82,18 +81,16 @@ pub unsafe extern "C" fn isobar_solver_solve(
     progress: Progress,
     data: *mut c_void,
 ) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let (mut state, outcome, seconds) = unsafe {
-            solve_by(solver, from_u, |solver, guess, ranks, own| {
-                let (from, to) = (required("b", b)?.shaped("b", own)?, required("u", u)?.shaped("u", own)?);
-                require_same_call(ranks, || {
-                    format!("solve with b of {:?}, u of {:?}, {guess:?}", from.precision(), to.precision())
-                })?;
-                let mut observer = observer(progress, data, ranks)?;
-                Ok(RawArray::with(&from, &to, |b, u| solver.solve_observed(b, u, guess, &mut observer))?)
-            })?
-        };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let (mut state, outcome, seconds) = solve_by(solver, from_u, |solver, guess, ranks, own| {
+            let (from, to) = (required("b", b)?.shaped("b", own)?, required("u", u)?.shaped("u", own)?);
+            require_same_call(ranks, || {
+                format!("solve with b of {:?}, u of {:?}, {guess:?}", from.precision(), to.precision())
+            })?;
+            let mut observer = observer(progress, data, ranks)?;
+            Ok(RawArray::with(&from, &to, |b, u| solver.solve_observed(b, u, guess, &mut observer))?)
+        })?;
         let judged = judged(&outcome);
         state.last = Some((outcome, seconds));
         judged
@@ -137,18 +134,16 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
     progress: Progress,
     data: *mut c_void,
 ) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let (mut state, outcomes, seconds) = unsafe {
-            solve_by(solver, from_u, |solver, guess, ranks, own| {
-                let (b, u) = (arrays("b", b, count, own)?, arrays("u", u, count, own)?);
-                let kinds = |arrays: &[RawArray]| arrays.iter().map(RawArray::precision).collect::<Vec<_>>();
-                require_same_call(ranks, || {
-                    format!("solve_many of {count} systems, b of {:?}, u of {:?}, {guess:?}", kinds(&b), kinds(&u))
-                })?;
-                Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observer(progress, data, ranks)?)?)
-            })?
-        };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let (mut state, outcomes, seconds) = solve_by(solver, from_u, |solver, guess, ranks, own| {
+            let (b, u) = (arrays("b", b, count, own)?, arrays("u", u, count, own)?);
+            let kinds = |arrays: &[RawArray]| arrays.iter().map(RawArray::precision).collect::<Vec<_>>();
+            require_same_call(ranks, || {
+                format!("solve_many of {count} systems, b of {:?}, u of {:?}, {guess:?}", kinds(&b), kinds(&u))
+            })?;
+            Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observer(progress, data, ranks)?)?)
+        })?;
         let mut first = Ok(ISOBAR_OK);
         for n in 0..count {
             let code = match outcomes.get(n).map(judged) {
@@ -161,8 +156,7 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
                 None => ISOBAR_INTERRUPTED,
             };
             if !codes.is_null() {
-                // SAFETY: of `count` entries, as the caller promises.
-                unsafe { *codes.add(n) = code };
+                *codes.add(n) = code;
             }
         }
         state.last = outcomes.into_iter().last().map(|outcome| (outcome, seconds));
@@ -191,9 +185,9 @@ unsafe fn arrays(what: &str, first: *const Array, count: usize, shape: Shape) ->
 /// The conditions of isobar_solver_solve.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Array, v: *const Array) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        unsafe { required("solver", solver)? }.0.on_all(|solver, ranks, own| unsafe {
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        required("solver", solver)?.0.on_all(|solver, ranks, own| {
             let (u, v) = (required("u", u)?.shaped("u", own)?, required("v", v)?.shaped("v", own)?);
             require_same_call(ranks, || format!("apply with u of {:?}, v of {:?}", u.precision(), v.precision()))?;
             Ok(RawArray::with(&u, &v, |u, v| solver.apply(u, v))?)
@@ -209,12 +203,11 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
 /// Both are valid handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *const Problem) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let mut state = unsafe { required("solver", solver)? }.0.lock()?;
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let mut state = required("solver", solver)?.0.lock()?;
         state.on_all(|solver, ranks, _| {
-            // SAFETY: promised by the caller.
-            let problem = unsafe { required("problem", problem)? };
+            let problem = required("problem", problem)?;
             problem.require_division_of("solver", ranks)?;
             require_same_call(ranks, || "solver_update".into())?;
             Ok(problem.system.matrix.update(solver)?)
@@ -232,10 +225,10 @@ pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *con
 /// `solver` is a valid handle; `text` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *const c_char) -> i32 {
-    coded(|| {
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
         let none = "there is no solve to report; call isobar_solver_solve first";
-        // SAFETY: promised by the caller.
-        unsafe { required("solver", solver)?.0.hand_out_report(isobar::Solver::description, none, text) }
+        required("solver", solver)?.0.hand_out_report(isobar::Solver::description, none, text)
     })
 }
 

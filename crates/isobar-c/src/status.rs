@@ -101,9 +101,9 @@ pub(crate) fn coded(call: impl FnOnce() -> Result<i32>) -> i32 {
 /// `message` is null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_refuse(message: *const c_char) -> i32 {
-    coded(|| {
-        // SAFETY: promised by the caller.
-        let message = unsafe { text::optional("message", message)? };
+    // SAFETY: promised by the caller.
+    coded(|| unsafe {
+        let message = text::optional("message", message)?;
         Err(Failure::invalid(message.unwrap_or_default()))
     })
 }
