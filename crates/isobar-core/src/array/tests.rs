@@ -78,7 +78,6 @@ fn parts_are_those_of_the_array() {
     assert_eq!(data[1 + 4 * (2 + 3)], -1.0);
 }
 
-/// Reads and writes arrays of random strides in one pass, and compares with a loop over the elements.
 #[test]
 fn layers_are_apart() {
     let (whole, rows) = (Shape::new(4, 6, 3), Shape::new(4, 2, 3));
@@ -157,6 +156,7 @@ fn masks_hold_no_nan() {
     assert!(message.contains("active cells: it holds NaN"), "{message}");
 }
 
+/// Reads and writes arrays of random strides in one pass, and compares with a loop over the elements.
 #[test]
 fn passes_meet_every_element_once() {
     let shapes = [[1, 1, 1], [1, 7, 1], [13, 1, 5], [8, 9, 11], [3, 1, 2], [0, 3, 2], [401, 19, 23], [1, 1, 200_003]];

@@ -366,13 +366,7 @@ impl Layout {
         (i < nx && j < ny).then_some((i, j, k))
     }
 
-    /// Returns the place of column (i, j) in a horizontal field laid out as `m + pitch · (colour + 2j)`.
-    #[inline(always)]
-    pub fn column_index(&self, i: usize, j: usize) -> usize {
-        i / 2 + self.pitch * (Colour::of(i, j) as usize + 2 * j)
-    }
-
-    /// Returns the entries of a horizontal field, padding included.
+    /// Returns the entries of a horizontal field laid out as `m + pitch · (colour + 2j)`, padding included.
     #[inline(always)]
     pub fn columns_len(&self) -> usize {
         2 * self.pitch * self.shape.ny

@@ -327,12 +327,6 @@ impl TensorProduct {
         1 + largest.log(4.0).min(columns.log2()).ceil() as usize
     }
 
-    /// Returns an upper bound for the convergence factor of a red–black line sweep for mode μ, max (α_T/(α_T + μ |T|))² over the columns.
-    pub fn rate_of_lines(&self, mu: f64) -> f64 {
-        let ratio = self.largest_ratio();
-        (ratio / (ratio + mu)).powi(2)
-    }
-
     /// Returns max α_T/|T| over the columns.
     pub fn largest_ratio(&self) -> f64 {
         let h = self.horizontal();

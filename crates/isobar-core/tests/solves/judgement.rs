@@ -174,7 +174,6 @@ fn a_first_guess_within_the_tolerance_is_examined() {
     assert_eq!((outcome.unwrap().iterations, again), (0, u));
 }
 
-/// At the limit of double precision a solve stops, reports it, and returns an equally good iterate.
 /// A solution as the first guess is converged, also where the tolerance is relative to what it leaves: steady states of time steps are.
 #[test]
 fn a_solution_as_the_first_guess_is_converged() {
@@ -199,6 +198,7 @@ fn a_solution_as_the_first_guess_is_converged() {
     }
 }
 
+/// At the limit of double precision a solve stops, reports it, and returns an equally good iterate.
 #[test]
 fn the_floor_is_named_and_returned() {
     let mut problem = DiffusionProblem::new(
