@@ -80,14 +80,17 @@ fn frames_go_into_one_store_or_numbered_files() {
 
 #[test]
 fn a_restart_goes_on_bit_for_bit() {
-    for guess in ["previous", "extrapolated", "ones"] {
+    let guesses = ["previous", "extrapolated", "ones"].map(|guess| format!("heat.first_guess={guess}"));
+    for (guess, method) in guesses.iter().flat_map(|guess| ["direct", "cg"].map(|method| (guess, method))) {
         let run = Case::new(CASE);
-        let guess = format!("heat.first_guess={guess}");
-        let common = ["--set", &guess, "--set", "heat.initial=random", "--set", "solver.tolerance=1e-6"];
+        // Direct steps are those that nothing is said about.
+        let by = if method == "cg" { "solver.method=cg" } else { "solver.method=auto" };
+        let common = overrides(&[guess, by, "heat.initial=random", "solver.tolerance=1e-6"]);
         run.solve(&[&common[..], &["--output", "whole.npy"]].concat());
         run.solve(&[&common[..], &["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]].concat());
         let report = run.solve(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
-        assert_eq!(report["steps"].as_array().unwrap().len(), 12);
+        let (used, steps) = (report["solver"]["method"].as_str(), report["steps"].as_array().unwrap().len());
+        assert_eq!((used, steps), (Some(method), 12));
         assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap(), "{guess}");
     }
 }
@@ -260,17 +263,6 @@ fn the_cases_run() {
         succeeded(&isobar(args).arg(&plot).output().unwrap());
         assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     }
-}
-
-#[test]
-fn direct_steps_continue_bit_for_bit() {
-    let run = Case::new(CASE);
-    let random = ["--set", "heat.initial=random"];
-    run.solve(&[&random[..], &["--output", "whole.npy"]].concat());
-    run.solve(&[&random[..], &["--set", "heat.end_time=0.01", "--set", "heat.checkpoint=run.ckpt"]].concat());
-    let rest = run.solve(&[&random[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
-    assert_eq!((rest["solver"]["method"].as_str(), rest["steps"].as_array().unwrap().len()), (Some("direct"), 10));
-    assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap());
 }
 
 /// The end of a run is a multiple of dt but for rounding: 0.3 and 3 · 0.1.
