@@ -39,14 +39,6 @@ impl Array {
     }
 }
 
-/// `End` of array.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct End([i32; 3]);
-
-// SAFETY: three 32-bit integers, as in array.cu.
-unsafe impl Argument for End {}
-
 /// The number by which Python hands over arrays of any library in CUDA's default stream; its other name, 1, is that stream alone.
 const DEFAULT_STREAM: u64 = 0;
 
@@ -201,7 +193,7 @@ impl Cuda {
             .with(array)
             .with(factor)
             .with(least)
-            .with(End(end.map(|n| n as i32)))
+            .with(end.map(|n| n as i32))
             .with(from)
             .with(to)
             .with(report);

@@ -32,12 +32,12 @@ unsafe impl Argument for i32 {}
 unsafe impl Argument for i64 {}
 // SAFETY: as above.
 unsafe impl Argument for u64 {}
-// SAFETY: as above, one after another.
-unsafe impl Argument for [u64; 3] {}
 // SAFETY: as above.
 unsafe impl Argument for f32 {}
 // SAFETY: as above.
 unsafe impl Argument for f64 {}
+// SAFETY: one after another, as the members of a struct of one type or an array in one.
+unsafe impl<A: Argument, const N: usize> Argument for [A; N] {}
 
 /// Largest size of a kernel's arguments. B
 const BYTES: usize = 512;

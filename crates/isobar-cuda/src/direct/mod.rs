@@ -12,7 +12,7 @@ use isobar_core::prelude::{
 use self::axis::Axis;
 use crate::array::c_order;
 use crate::launch::refuse_while_recording;
-use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Scalars, Vector, compile, kernels};
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Scalars, Vector, compile, kernels};
 
 /// Cells of a line's segment in registers, as in direct.cu: those eliminated, and the last.
 const MOST_IN_SEGMENT: usize = 16 + 1;
@@ -30,22 +30,6 @@ const NORMS: Scalar = Scalar::new(2);
 pub fn source() -> compile::Source {
     compile::Source::new("direct", kernels::DIRECT)
 }
-
-/// `Floating` of direct.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Floating([Pointer; 4]);
-
-// SAFETY: four addresses, as in direct.cu.
-unsafe impl Argument for Floating {}
-
-/// `Tables` of direct.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Tables([[Pointer; 4]; 3]);
-
-// SAFETY: twelve addresses, as in direct.cu.
-unsafe impl Argument for Tables {}
 
 /// A separable matrix on a GPU.
 struct Direct {
@@ -177,6 +161,7 @@ impl Direct {
     fn solve_lines(&self, x: Pointer, is_floating: bool) -> Result<()> {
         let [a, b] = self.axes.each_ref().map(|axis| axis.of_constant.start());
         let totals = self.totals.as_ref().map_or(0, Buffer::start);
+        // `Floating` of direct.cu.
         let floating = if is_floating { [self.scalars.pointer(MEAN_OF_RHS), a, b, totals] } else { [0; 4] };
         if is_floating {
             self.find_mean(x)?;
@@ -194,7 +179,7 @@ impl Direct {
             .with(self.axes[1].values.start())
             .with(self.kept.as_ref().map_or(0, Buffer::start))
             .with(x)
-            .with(Floating(floating));
+            .with(floating);
         self.backend.submit(Launch {
             kernel: self.module.kernel(segments.kernel())?,
             grid: [self.line_count().div_ceil(segments.width) as u32, 1, 1],
@@ -260,10 +245,11 @@ impl Direct {
             at += size_of_val(values) as Pointer;
             start
         };
+        // `Tables` of direct.cu.
         let places = self.factors.terms().map(|axis| axis.map(&mut place));
         let mean = if self.factors.is_singular() { self.scalars.pointer(MEAN_OF_RHS) } else { 0 };
         let arguments =
-            Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(layers as i32).with(Tables(places));
+            Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(layers as i32).with(places);
         let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
         self.backend.launch(self.module.kernel(self.judging_kernel())?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
     }

@@ -6,18 +6,10 @@ use isobar_dist::part::{Division, Link, Redivision};
 use super::link::{NcclLink, ROOM};
 use super::messages::{Job, Message};
 use crate::neighbour::Neighbour;
-use crate::{Argument, Arguments, Cuda, Pointer, Scalars, Vector};
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Largest number of scalars summed at once.
 const SUMS: usize = 8;
-
-/// `Which` of packing.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Which([i32; SUMS]);
-
-// SAFETY: as in packing.cu; 32-bit integers.
-unsafe impl Argument for Which {}
 
 /// Runs of 16-byte words at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +99,9 @@ impl Link<Cuda> for NcclLink {
         });
         self.exchange(cuda.context(), messages.collect())?;
         for sums in sums.chunks(SUMS) {
-            let mut which = Which([0; SUMS]);
-            for (place, scalar) in which.0.iter_mut().zip(sums) {
+            // `Which` of packing.cu.
+            let mut which = [0_i32; SUMS];
+            for (place, scalar) in which.iter_mut().zip(sums) {
                 *place = scalar.index() as i32;
             }
             let arguments = Arguments::new().with(own).with(self.numbers.start()).with(self.job.rank as i32);

@@ -61,22 +61,6 @@ struct Patience {
 // SAFETY: as in exchange.cu; twice eight bytes.
 unsafe impl Argument for Patience {}
 
-/// `Starts` of exchange.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Starts([i32; MOST_RANKS + 4]);
-
-// SAFETY: as in exchange.cu; 32-bit integers.
-unsafe impl Argument for Starts {}
-
-/// `Numbers` of exchange.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Numbers([Pointer; SUMS]);
-
-// SAFETY: as in exchange.cu; pointers.
-unsafe impl Argument for Numbers {}
-
 /// Returns the 16-byte words of a half plane.
 fn words<T: Real>(x: &Vector<T>) -> usize {
     x.layout().half_plane() * size_of::<T>() / 16
@@ -87,9 +71,10 @@ fn places(words: usize, most: usize) -> usize {
     words.div_ceil(WORDS_A_BLOCK).clamp(1, most)
 }
 
-fn starts(starts: &[usize]) -> Starts {
-    let mut all = Starts([0; MOST_RANKS + 4]);
-    for (to, &from) in all.0.iter_mut().zip(starts) {
+/// Returns `Starts` of exchange.cu.
+fn starts(starts: &[usize]) -> [i32; MOST_RANKS + 4] {
+    let mut all = [0; MOST_RANKS + 4];
+    for (to, &from) in all.iter_mut().zip(starts) {
         *to = from as i32;
     }
     all
@@ -129,8 +114,9 @@ impl Link<Cuda> for Peers {
 
     fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
         for sums in sums.chunks(SUMS) {
-            let mut numbers = Numbers([0; SUMS]);
-            for (place, &scalar) in numbers.0.iter_mut().zip(sums) {
+            // `Numbers` of exchange.cu.
+            let mut numbers: [Pointer; SUMS] = [0; SUMS];
+            for (place, &scalar) in numbers.iter_mut().zip(sums) {
                 *place = scalars.pointer(scalar);
             }
             let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32).with(self.size as i32);

@@ -60,14 +60,6 @@ pub(super) struct Operands {
 // SAFETY: laid out as `Matrix` in setup.cuh: a pointer, a 64-bit integer, ten 32-bit ones.
 unsafe impl Argument for Operands {}
 
-/// `Targets` of finest.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Targets([Pointer; UPPER + 1]);
-
-// SAFETY: laid out as `Targets` in finest.cu: fourteen pointers.
-unsafe impl Argument for Targets {}
-
 /// Buffers for measures of a matrix.
 #[derive(Debug)]
 struct Measures {
@@ -163,13 +155,14 @@ pub(super) fn store<T: Real>(
     pitch: usize,
     to: &[Pointer],
 ) -> Result<()> {
-    let mut targets = [0; UPPER + 1];
+    // `Targets` of finest.cu.
+    let mut targets: [Pointer; UPPER + 1] = [0; UPPER + 1];
     targets[..to.len()].copy_from_slice(to);
     let Shape { nx, ny, nz } = shape;
     let numbers = [nx, ny, nz, to.len(), pitch];
     let arguments = numbers.into_iter().fold(Arguments::new().with(fields), |all, n| all.with(n as i32));
     let module = cuda.module(source::<T>(number));
-    in_tiles(cuda, module.kernel("store")?, shape, arguments.with(planes).with(Targets(targets)))
+    in_tiles(cuda, module.kernel("store")?, shape, arguments.with(planes).with(targets))
 }
 
 impl Matrix {

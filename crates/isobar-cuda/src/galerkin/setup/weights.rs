@@ -37,14 +37,6 @@ struct Operands {
 // SAFETY: laid out as `Weights` in setup.cuh: two pointers, eight 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// `Scratch` of weights.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Scratch([Pointer; 6]);
-
-// SAFETY: laid out as `Scratch` in weights.cu: six pointers.
-unsafe impl Argument for Scratch {}
-
 /// P in one direction: weights of odd cells to the coarse cells below, then to those above.
 #[derive(Debug)]
 pub struct DirectionWeights {
@@ -63,12 +55,13 @@ impl DirectionWeights {
         let bytes = number.bytes() * cells;
         let this = Self { axis, coarse, odd, number, values: matrix.workspace.take(2 * bytes)? };
         let room = matrix.workspace.take(6 * bytes)?;
-        let scratch = Scratch(std::array::from_fn(|n| room.at(n * cells, number.bytes())));
+        let scratch = std::array::from_fn(|n| room.at(n * cells, number.bytes()));
         this.compute(matrix, scratch)?;
         Ok(this)
     }
 
-    fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
+    /// Computes the weights, with `Scratch` of weights.cu.
+    fn compute(&self, matrix: &Matrix, scratch: [Pointer; 6]) -> Result<()> {
         let module = matrix.cuda.module(weights_source(matrix.number));
         let d = self.axis as usize;
         let [start, factorise, relax, finish] = COMPUTE[d];
