@@ -16,26 +16,23 @@ use crate::part::rows_around;
 use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::{Argument, Arguments, Buffer, Cuda, Pointer, Sum, Sweep, Vector};
+use crate::{Arguments, Buffer, Cuda, Pointer, Sum, Sweep, Vector, argument};
 
 /// The diffusion operator.
 type DiffusionOperator<T> = SevenPoint<Passes<T>>;
 
-/// `Halving` of colours.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Operands {
-    near: [Pointer; 3],
-    far: [Pointer; 3],
-    fine: [i32; 4],
-    coarse: [i32; 4],
-    halved: i32,
-    rings: i32,
-    rows: [i32; 2],
+argument! {
+    /// `Halving` of colours.cu.
+    struct Operands {
+        near: [Pointer; 3],
+        far: [Pointer; 3],
+        fine: [i32; 4],
+        coarse: [i32; 4],
+        halved: i32,
+        rings: i32,
+        rows: [i32; 2],
+    }
 }
-
-// SAFETY: laid out as `Halving` in colours.cu: six pointers, twelve 32-bit integers.
-unsafe impl Argument for Operands {}
 
 /// The coarsening between two levels, on the GPU.
 #[derive(Debug)]

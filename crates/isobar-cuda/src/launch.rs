@@ -31,6 +31,8 @@ unsafe impl Argument for i32 {}
 // SAFETY: as above.
 unsafe impl Argument for i64 {}
 // SAFETY: as above.
+unsafe impl Argument for u32 {}
+// SAFETY: as above.
 unsafe impl Argument for u64 {}
 // SAFETY: as above.
 unsafe impl Argument for f32 {}
@@ -38,6 +40,29 @@ unsafe impl Argument for f32 {}
 unsafe impl Argument for f64 {}
 // SAFETY: one after another, as the members of a struct of one type or an array in one.
 unsafe impl<A: Argument, const N: usize> Argument for [A; N] {}
+
+/// Declares a struct that kernels take, after the C++ struct which its description names; it may not have padding.
+macro_rules! argument {
+    ($(#[$of:meta])* $visible:vis struct $name:ident { $($(#[$about:meta])* $seen:vis $field:ident: $part:ty,)* }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug)]
+        #[repr(C)]
+        $visible struct $name {
+            $($(#[$about])* $seen $field: $part,)*
+        }
+
+        const _: () = {
+            const fn size<A: $crate::launch::Argument>() -> usize {
+                size_of::<A>()
+            }
+            assert!(size_of::<$name>() == 0 $(+ size::<$part>())*, "padding in an argument of kernels");
+        };
+
+        // SAFETY: plain data without padding, as was just checked, laid out as the struct in C++.
+        unsafe impl $crate::launch::Argument for $name {}
+    };
+}
+pub(crate) use argument;
 
 /// Largest size of a kernel's arguments. B
 const BYTES: usize = 512;

@@ -72,7 +72,7 @@ pub use vector::Vector;
 // The names that most files of this crate use.
 pub(crate) use compile::Source;
 pub(crate) use driver::{Context, Pointer};
-pub(crate) use launch::{Argument, Arguments, Kernel, Launch};
+pub(crate) use launch::{Argument, Arguments, Kernel, Launch, argument};
 pub(crate) use memory::Buffer;
 pub(crate) use module::Module;
 pub(crate) use reduction::Reduction;

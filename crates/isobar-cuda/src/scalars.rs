@@ -7,7 +7,7 @@ use isobar_core::backend::{self, Scalar, Sums};
 use isobar_core::error::Result;
 
 use crate::memory::Mailbox;
-use crate::{Argument, Arguments, Buffer, Context, Kernel, Launch, Pointer};
+use crate::{Arguments, Buffer, Context, Kernel, Launch, Pointer, argument};
 
 /// The bank of scalars of a solve.
 #[derive(Debug)]
@@ -76,14 +76,11 @@ impl Scalars {
     }
 }
 
-/// A [`backend::Ratio`] with addresses instead of names.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Ratio {
-    over: [Pointer; 2],
-    under: [Pointer; 2],
-    sign: f64,
+argument! {
+    /// A [`backend::Ratio`] with addresses instead of names: `Ratio` of layout.cuh.
+    pub(crate) struct Ratio {
+        over: [Pointer; 2],
+        under: [Pointer; 2],
+        sign: f64,
+    }
 }
-
-// SAFETY: as `Ratio` in layout.cuh; five times eight bytes, no padding.
-unsafe impl Argument for Ratio {}

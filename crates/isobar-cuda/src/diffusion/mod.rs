@@ -11,7 +11,7 @@ use isobar_core::stencil;
 
 use crate::part::rows_around;
 use crate::seven_point::sources;
-use crate::{Argument, Buffer, Cuda, Pointer, Source};
+use crate::{Buffer, Cuda, Pointer, Source, argument};
 
 /// The compile-time properties of a stencil: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,35 +29,29 @@ pub struct Kind {
     shift: bool,
 }
 
-/// `Stencil` of diffusion.cuh.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Operands {
-    fields: [Pointer; 3],
-    shift: Pointer,
-    ratio: Pointer,
-    nx: i32,
-    ny: i32,
-    nz: i32,
-    pitch: i32,
-    rows: [i32; 2],
+argument! {
+    /// `Stencil` of diffusion.cuh.
+    pub(crate) struct Operands {
+        fields: [Pointer; 3],
+        shift: Pointer,
+        ratio: Pointer,
+        nx: i32,
+        ny: i32,
+        nz: i32,
+        pitch: i32,
+        rows: [i32; 2],
+    }
 }
 
-// SAFETY: laid out as `Stencil` in diffusion.cuh: five pointers, six 32-bit integers.
-unsafe impl Argument for Operands {}
-
-/// `Form` of galerkin/setup/finest.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Form {
-    stored_faces: i32,
-    fields: [i32; 3],
-    fixed: u32,
-    shift: i32,
+argument! {
+    /// `Form` of galerkin/setup/finest.cu.
+    pub(crate) struct Form {
+        stored_faces: i32,
+        fields: [i32; 3],
+        fixed: u32,
+        shift: i32,
+    }
 }
-
-// SAFETY: laid out as `Form` in finest.cu: six 32-bit integers.
-unsafe impl Argument for Form {}
 
 /// Returns all sources for a stencil and line solves for columns with these numbers of layers; `wide` for vectors of 2³¹ elements and more.
 pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {

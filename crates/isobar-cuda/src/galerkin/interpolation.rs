@@ -12,24 +12,21 @@ use crate::halving::extents;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Sum, Sweep, Vector};
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, Sum, Sweep, Vector, argument};
 
-/// `Interpolation` of interpolation.cuh.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Weights {
-    below: [Pointer; 3],
-    above: [Pointer; 3],
-    fine: [i32; 4],
-    coarse: [i32; 4],
-    odd: [i32; 3],
-    ring: u32,
-    before: i32,
-    after: i32,
+argument! {
+    /// `Interpolation` of interpolation.cuh.
+    pub(super) struct Weights {
+        below: [Pointer; 3],
+        above: [Pointer; 3],
+        fine: [i32; 4],
+        coarse: [i32; 4],
+        odd: [i32; 3],
+        ring: u32,
+        before: i32,
+        after: i32,
+    }
 }
-
-// SAFETY: laid out as `Interpolation` in interpolation.cuh: six pointers, fourteen 32-bit integers.
-unsafe impl Argument for Weights {}
 
 /// The operator of the finer level.
 #[derive(Debug)]

@@ -15,32 +15,29 @@ use super::small::{Small, turn};
 use super::sources::{apply_source, bits, cell_block, columns_source, sources};
 use crate::launch::refuse_while_recording;
 use crate::vector::check_size;
-use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Sum, Sweep, Vector};
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Sum, Sweep, Vector, argument};
 
 /// Alignment of vectors in bytes.
 const LINE: usize = 256;
 /// Offset between two vectors in bytes.
 const APART: usize = 17 * LINE;
 
-/// `Matrix` of twenty_seven.cuh.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Operands {
-    couplings: [Pointer; UPPER],
-    sums: Pointer,
-    inverse: Pointer,
-    ratio: Pointer,
-    nx: i32,
-    ny: i32,
-    nz: i32,
-    pitch: i32,
-    present: u32,
-    periodic: u32,
-    rows: [i32; 2],
+argument! {
+    /// `Matrix` of twenty_seven.cuh.
+    pub(super) struct Operands {
+        couplings: [Pointer; UPPER],
+        sums: Pointer,
+        inverse: Pointer,
+        ratio: Pointer,
+        nx: i32,
+        ny: i32,
+        nz: i32,
+        pitch: i32,
+        present: u32,
+        periodic: u32,
+        rows: [i32; 2],
+    }
 }
-
-// SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, eight 32-bit integers.
-unsafe impl Argument for Operands {}
 
 /// Division of columns among threads, see `relax` of lines.cu.
 #[derive(Clone, Copy, Debug)]
@@ -52,18 +49,15 @@ struct Chunks {
     shared_bytes: usize,
 }
 
-/// `Columns` of lines.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Columns {
-    p: i32,
-    q: i32,
-    length: i32,
-    from_zero: i32,
+argument! {
+    /// `Columns` of lines.cu.
+    struct Columns {
+        p: i32,
+        q: i32,
+        length: i32,
+        from_zero: i32,
+    }
 }
-
-// SAFETY: laid out as `Columns` in lines.cu: four 32-bit integers.
-unsafe impl Argument for Columns {}
 
 /// Kernels that relax columns of one colour, by the number of colours relaxed before it.
 const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];

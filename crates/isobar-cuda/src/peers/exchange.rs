@@ -6,7 +6,7 @@ use isobar_dist::part::{Division, Link, Redivision};
 use super::{MOST_RANKS, PATIENCE_SECONDS, PIECES, Peers, SUMS};
 use crate::driver::lock;
 use crate::neighbour::Neighbour;
-use crate::{Argument, Arguments, Cuda, Pointer, Scalars, Vector};
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector, argument};
 
 /// Largest number of slots for halo rows.
 const PIECES_OF_ROWS: usize = 32;
@@ -17,18 +17,15 @@ const THREADS: usize = 512;
 /// Words of 16 bytes that justify a block.
 const WORDS_A_BLOCK: usize = 256;
 
-/// `Edge` of exchange.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Edge {
-    own: [Pointer; 2],
-    halo: [Pointer; 2],
-    rank: i32,
-    place: i32,
+argument! {
+    /// `Edge` of exchange.cu.
+    struct Edge {
+        own: [Pointer; 2],
+        halo: [Pointer; 2],
+        rank: i32,
+        place: i32,
+    }
 }
-
-// SAFETY: as in exchange.cu; four times eight bytes, twice four.
-unsafe impl Argument for Edge {}
 
 impl Edge {
     /// Makes the first or the last row of this rank's subdomain, of a vector whose first cell is at `start`, with rows of these colours.
@@ -50,16 +47,13 @@ impl Edge {
     }
 }
 
-/// `Patience` of exchange.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Patience {
-    fault: Pointer,
-    nanoseconds: i64,
+argument! {
+    /// `Patience` of exchange.cu.
+    struct Patience {
+        fault: Pointer,
+        nanoseconds: i64,
+    }
 }
-
-// SAFETY: as in exchange.cu; twice eight bytes.
-unsafe impl Argument for Patience {}
 
 /// Returns the 16-byte words of a half plane.
 fn words<T: Real>(x: &Vector<T>) -> usize {

@@ -8,20 +8,18 @@ use super::tables::Operator;
 use super::tile::Tile;
 use crate::kernels::tensor_product as kernels;
 use crate::vector::c_name;
-use crate::{Argument, Arguments, Cuda, Launch, Module, Pointer, Source, Vector};
+use crate::{Arguments, Cuda, Launch, Module, Pointer, Source, Vector, argument};
 
-/// `Modes` of modes.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Modes {
-    pub(super) values: Pointer,
-    pub(super) first: i32,
-    pub(super) all: i32,
-    pub(super) stride: i32,
+argument! {
+    /// `Modes` of modes.cu.
+    pub(super) struct Modes {
+        pub(super) values: Pointer,
+        pub(super) first: i32,
+        pub(super) all: i32,
+        pub(super) stride: i32,
+        pub(super) unused: i32,
+    }
 }
-
-// SAFETY: laid out as `Modes` in modes.cu: a pointer, three 32-bit integers.
-unsafe impl Argument for Modes {}
 
 /// Largest number of modes per launch: a thread has registers for this many sums.
 pub(super) const MOST_TOGETHER: usize = 32;

@@ -12,22 +12,19 @@ use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
 use crate::seven_point::{Kernels, Residual, Steps, direction_kernel};
 use crate::vector::is_single;
-use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Sum, Vector};
+use crate::{Arguments, Cuda, Module, Pointer, Scalars, Sum, Vector, argument};
 
-/// `Coarse` of layout.cuh.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Coarse {
-    u: Pointer,
-    nx: i32,
-    ny: i32,
-    pitch: i32,
-    nz: i32,
-    rows: [i32; 2],
+argument! {
+    /// `Coarse` of layout.cuh.
+    pub(super) struct Coarse {
+        u: Pointer,
+        nx: i32,
+        ny: i32,
+        pitch: i32,
+        nz: i32,
+        rows: [i32; 2],
+    }
 }
-
-// SAFETY: laid out as `Coarse` in layout.cuh: a pointer, six 32-bit integers.
-unsafe impl Argument for Coarse {}
 
 impl Coarse {
     /// Describes a coarse level, or a subdomain of one with halo rows: kernels read nothing beyond them.

@@ -168,8 +168,13 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let count = self.layout.shape().nz;
         for first in (0..count).step_by(self.together) {
             let stride = count.next_multiple_of(self.together);
-            let modes =
-                Modes { values: self.table.start(), first: first as i32, all: count as i32, stride: stride as i32 };
+            let modes = Modes {
+                values: self.table.start(),
+                first: first as i32,
+                all: count as i32,
+                stride: stride as i32,
+                unused: 0,
+            };
             let arguments = self.fine.kernels().arguments().with(modes).with(share.split as i32);
             let (shared_bytes, arguments) = (share.shared_bytes as u32, rest(first, arguments));
             self.cuda().submit(Launch { kernel: kernel.clone(), grid, block, shared_bytes, arguments })?;
@@ -264,7 +269,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         if let Some(sweep) = self.sweep.as_ref().filter(|_| is_fused && sweeps > 0) {
             let count = self.layout.shape().nz;
             let stride = count.next_multiple_of(self.together) as i32;
-            let modes = Modes { values: self.table.start(), first: 0, all: count as i32, stride };
+            let modes = Modes { values: self.table.start(), first: 0, all: count as i32, stride, unused: 0 };
             sweep.launch(kernels.cuda(), kernels.operator(), modes, first, x, [f.pointer(), u.pointer()])?;
             kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
             let mut sweep = Sweep { relaxation, guess: Guess::Given, f, u, scratch };

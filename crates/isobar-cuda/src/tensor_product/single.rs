@@ -116,7 +116,7 @@ impl SingleSweeps {
         u: &Vector<T>,
     ) -> Result<()> {
         let count = self.count as i32;
-        let modes = Modes { values: self.modes.start(), first: 0, all: count, stride: count };
+        let modes = Modes { values: self.modes.start(), first: 0, all: count, stride: count, unused: 0 };
         let half_plane = (kernels.layout.half_plane() * size_of::<f32>()) as Pointer;
         let f_u = [u.pointer() + half_plane, u.pointer()];
         self.expand.launch(&kernels.cuda, self.tables.operator, modes, first, x, f_u)?;

@@ -5,26 +5,23 @@ use isobar_core::stencil;
 
 use super::tile::Tile;
 use crate::part::rows_around;
-use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer};
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, argument};
 
 /// Alignment of tables in elements.
 const ALIGNMENT: usize = 64;
 
-/// `Operator` of tensor_product.cuh: `area`, `west`, `east`, `south`, `north`, `total`, `pivot`, `line`, `row`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Operator {
-    tables: [Pointer; 9],
-    nx: i32,
-    ny: i32,
-    nz: i32,
-    pitch: i32,
-    /// The rows of the whole grid, relative to the first row here.
-    rows: [i32; 2],
+argument! {
+    /// `Operator` of tensor_product.cuh: `area`, `west`, `east`, `south`, `north`, `total`, `pivot`, `line`, `row`.
+    pub(super) struct Operator {
+        tables: [Pointer; 9],
+        nx: i32,
+        ny: i32,
+        nz: i32,
+        pitch: i32,
+        /// The rows of the whole grid, relative to the first row here.
+        rows: [i32; 2],
+    }
 }
-
-// SAFETY: laid out as `Operator` in tensor_product.cuh: nine pointers, six 32-bit integers.
-unsafe impl Argument for Operator {}
 
 /// The tables of an operator, one after another, and the largest of its totals.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
 use super::matrix::{BLOCK, Matrix};
 use super::sources::bodies_source;
-use crate::{Argument, Arguments, Buffer, Cuda, Pointer};
+use crate::{Arguments, Buffer, Cuda, Pointer, argument};
 
 /// Cells of a tile in x, y and z, as in bodies.cu.
 const TILE: [usize; 3] = [8, 32, 4];
@@ -67,37 +67,31 @@ impl Lists {
     }
 }
 
-/// `Search` of bodies.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Search {
-    largest: Pointer,
-    classes: Pointer,
-    label: Pointer,
-    place: Pointer,
-    starts: Pointer,
-    filled: Pointer,
-    cells: Pointer,
-    kept: Pointer,
-    counts: Pointer,
-    pass: u32,
-    before: u32,
+argument! {
+    /// `Search` of bodies.cu.
+    struct Search {
+        largest: Pointer,
+        classes: Pointer,
+        label: Pointer,
+        place: Pointer,
+        starts: Pointer,
+        filled: Pointer,
+        cells: Pointer,
+        kept: Pointer,
+        counts: Pointer,
+        pass: u32,
+        before: u32,
+    }
 }
 
-// SAFETY: laid out as `Search` in bodies.cu: nine pointers, two 32-bit integers.
-unsafe impl Argument for Search {}
-
-/// `Lists` of bodies.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Found {
-    starts: Pointer,
-    cells: Pointer,
-    factors: Pointer,
+argument! {
+    /// `Lists` of bodies.cu.
+    struct Found {
+        starts: Pointer,
+        cells: Pointer,
+        factors: Pointer,
+    }
 }
-
-// SAFETY: laid out as `Lists` in bodies.cu: three pointers.
-unsafe impl Argument for Found {}
 
 /// Finds aggregates as [`isobar_core::stencil::galerkin::bodies::find`] does.
 pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {

@@ -5,27 +5,24 @@ use isobar_core::error::Result;
 use super::matrix::Matrix;
 use super::sources::inverse_source;
 use crate::aggregate::AggregateMatrix;
-use crate::{Argument, Arguments, Buffer, Pointer};
+use crate::{Arguments, Buffer, Pointer, argument};
 
 /// Cells that are eliminated at a time, and rows of a tile, as in inverse.cu.
 const WIDTH: usize = 32;
 const TILE: usize = 32;
 
-/// `Dense` of inverse.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Operands {
-    entries: Pointer,
-    sums: Pointer,
-    diagonals: Pointer,
-    panels: [Pointer; 2],
-    pivot: Pointer,
-    n: i32,
-    first: i32,
+argument! {
+    /// `Dense` of inverse.cu.
+    struct Operands {
+        entries: Pointer,
+        sums: Pointer,
+        diagonals: Pointer,
+        panels: [Pointer; 2],
+        pivot: Pointer,
+        n: i32,
+        first: i32,
+    }
 }
-
-// SAFETY: laid out as `Dense` in inverse.cu: six pointers, two 32-bit integers.
-unsafe impl Argument for Operands {}
 
 impl Matrix {
     /// Computes G with A G A = A, see [`coarsest::inverse`](isobar_core::stencil::galerkin::coarsest::inverse).

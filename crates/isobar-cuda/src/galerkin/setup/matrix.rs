@@ -13,7 +13,7 @@ use crate::galerkin::sources::bits;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::Kernels;
 use crate::seven_point::passes::Passes;
-use crate::{Argument, Arguments, Buffer, Cuda, Kernel, Pointer};
+use crate::{Arguments, Buffer, Cuda, Kernel, Pointer, argument};
 
 /// Cells of a tile in x and y, as in finest.cu.
 const TILE: usize = 32;
@@ -24,12 +24,12 @@ const MOST_CELLS: usize = 1 << 31;
 /// Largest number of blocks of a launch in z.
 const MOST_LAYERS: usize = 1 << 15;
 
-/// `Divisor` of setup.cuh.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Divisor {
-    factor: u32,
-    shift: u32,
+argument! {
+    /// `Divisor` of setup.cuh.
+    pub(super) struct Divisor {
+        factor: u32,
+        shift: u32,
+    }
 }
 
 impl Divisor {
@@ -44,21 +44,18 @@ impl Divisor {
     }
 }
 
-/// `Matrix` of setup.cuh.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Operands {
-    fields: Pointer,
-    cells: i64,
-    extents: [i32; 3],
-    present: u32,
-    periodic: u32,
-    unused: u32,
-    by: [Divisor; 2],
+argument! {
+    /// `Matrix` of setup.cuh.
+    pub(super) struct Operands {
+        fields: Pointer,
+        cells: i64,
+        extents: [i32; 3],
+        present: u32,
+        periodic: u32,
+        unused: u32,
+        by: [Divisor; 2],
+    }
 }
-
-// SAFETY: laid out as `Matrix` in setup.cuh: a pointer, a 64-bit integer, ten 32-bit ones.
-unsafe impl Argument for Operands {}
 
 /// Buffers for measures of a matrix.
 #[derive(Debug)]
@@ -111,17 +108,14 @@ fn in_tiles(cuda: &Cuda, kernel: Kernel, Shape { nx, ny, nz }: Shape, arguments:
     cuda.launch(kernel, grid, [TILE, 8], arguments)
 }
 
-/// Some planes along y; plane `first` is stored in row 0. In a periodic direction, numbers continue beyond the ends: −1 is the last plane.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Planes {
-    first: i32,
-    begin: i32,
-    end: i32,
+argument! {
+    /// Some planes along y; plane `first` is stored in row 0. In a periodic direction, numbers continue beyond the ends: −1 is the last plane.
+    pub(super) struct Planes {
+        first: i32,
+        begin: i32,
+        end: i32,
+    }
 }
-
-// SAFETY: laid out as `Planes` in finest.cu: three 32-bit integers.
-unsafe impl Argument for Planes {}
 
 impl Planes {
     /// Returns the planes of a subdomain's rows from the first of `layout`, with `before` more before and `after` more behind: periodically, or as

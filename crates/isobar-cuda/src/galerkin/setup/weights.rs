@@ -9,7 +9,7 @@ use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 use super::matrix::{BLOCK, Divisor, Matrix, Planes, store};
 use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
 use super::workspace::Piece;
-use crate::{Argument, Arguments, Cuda, Pointer};
+use crate::{Arguments, Cuda, Pointer, argument};
 
 /// Threads of a block with one line per thread.
 const LINES: usize = 64;
@@ -23,19 +23,16 @@ const STARTED: usize = 2;
 /// Threads per block of products, two for each coarse cell.
 const PRODUCT_BLOCK: usize = 128;
 
-/// `Weights` of setup.cuh.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Operands {
-    below: Pointer,
-    above: Pointer,
-    extents: [i32; 3],
-    ring: i32,
-    by: [Divisor; 2],
+argument! {
+    /// `Weights` of setup.cuh.
+    struct Operands {
+        below: Pointer,
+        above: Pointer,
+        extents: [i32; 3],
+        ring: i32,
+        by: [Divisor; 2],
+    }
 }
-
-// SAFETY: laid out as `Weights` in setup.cuh: two pointers, eight 32-bit integers.
-unsafe impl Argument for Operands {}
 
 /// P in one direction: weights of odd cells to the coarse cells below, then to those above.
 #[derive(Debug)]
