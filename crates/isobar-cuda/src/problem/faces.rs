@@ -10,9 +10,9 @@ use isobar_core::reference::check_shape;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Spread};
 
 use super::cells::{DeviceField, UNSEEN, spread_of};
-use super::{Arrays, MOST_BLOCKS, NONE, Words, submit, words};
+use super::{MOST_BLOCKS, NONE, Words, submit, words};
 use crate::cuda::Cuda;
-use crate::launch::{Argument, Arguments};
+use crate::launch::Arguments;
 use crate::memory::Buffer;
 use crate::vector::check_size;
 
@@ -36,18 +36,9 @@ struct Fields {
     shift: Option<DeviceField>,
 }
 
-/// `Extents` of problem.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Extents([i32; 3]);
-
-// SAFETY: three 32-bit integers, as in problem.cu.
-unsafe impl Argument for Extents {}
-
-impl Extents {
-    fn of(shape: Shape) -> Self {
-        Self(shape.extents().map(|n| n as i32))
-    }
+/// Returns `Extents` of problem.cu.
+fn extents(shape: Shape) -> [i32; 3] {
+    shape.extents().map(|n| n as i32)
 }
 
 impl DeviceFaces {
@@ -99,8 +90,8 @@ impl DeviceFaces {
             for (n, ((d, from), copy)) in wanted.iter().zip(&copies).enumerate() {
                 let report = reports.start() + (n * 5 * size_of::<u64>()) as u64;
                 let arguments = Arguments::new()
-                    .with(Arrays([words(from), masked, words(&copy.array)]))
-                    .with(Extents::of(from.shape()))
+                    .with([words(from), masked, words(&copy.array)])
+                    .with(extents(from.shape()))
                     .with(*d as i32)
                     .with(cells.get(*d).map_or(0, |&n| n as i32))
                     .with(report);
@@ -109,7 +100,7 @@ impl DeviceFaces {
             if active.is_some() {
                 let mut arrays = [NONE, NONE, NONE, NONE, masked];
                 wanted.iter().zip(&copies).for_each(|((d, _), copy)| arrays[*d] = words(&copy.array));
-                let arguments = Arguments::new().with(Arrays(arrays)).with(Extents::of(shape)).with(rings);
+                let arguments = Arguments::new().with(arrays).with(extents(shape)).with(rings);
                 submit(cuda, "find_isolated", shape, MOST_BLOCKS, arguments.with(isolated.start()))?;
             }
             Ok(())
@@ -175,7 +166,7 @@ impl DeviceFaces {
         let arrays = [x, y, z, words_of(&self.fields.shift), inflow.map_or(NONE, words), words(to)];
         let read: Vec<_> = inflow.into_iter().collect();
         self.cuda.with_device_arrays(&read, &[to], "a problem on the GPU", || {
-            let arguments = Arguments::new().with(Arrays(arrays)).with(Extents::of(self.shape));
+            let arguments = Arguments::new().with(arrays).with(extents(self.shape));
             submit(&self.cuda, "rhs_of_faces", self.shape, MOST_BLOCKS, arguments.with(bits(self.is_periodic)))
         })
     }

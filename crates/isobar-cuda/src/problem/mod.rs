@@ -20,7 +20,7 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Argument, Arguments};
+use crate::launch::Arguments;
 use crate::memory::Buffer;
 use crate::vector::check_size;
 
@@ -44,16 +44,8 @@ pub struct Form {
     memory: Buffer,
 }
 
-/// `Array` of problem.cu.
+/// `Array` of problem.cu; several, one after another, are `Arrays`.
 type Words = [u64; 5];
-
-/// `Arrays` of problem.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Arrays<const N: usize>([Words; N]);
-
-// SAFETY: 64-bit integers, as in problem.cu.
-unsafe impl<const N: usize> Argument for Arrays<N> {}
 
 /// A wanted array that is missing.
 const NONE: Words = [0; 5];
@@ -182,7 +174,7 @@ impl Form {
         shape: Shape,
         arguments: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
-        let given = arguments(Arguments::new().with(self.memory.start()).with(Arrays(arrays)));
+        let given = arguments(Arguments::new().with(self.memory.start()).with(arrays));
         submit(&self.cuda, kernel, shape, MOST_BLOCKS, given)
     }
 }
