@@ -79,7 +79,7 @@ unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
         return Err(isobar::Error::shape("isobar_faces", shape, "one cell or more, and memory for them").into());
     }
     let is_periodic = given.periodic.map(|is_periodic| is_periodic != 0);
-    let faces_of = |axis: Axis| if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) };
+    let faces_of = |axis: Axis| shape.faces_between(axis, is_periodic[axis as usize]);
     // SAFETY: promised by the caller.
     let given = unsafe { [given.tx, given.ty, given.tz, given.shift, given.active].map(|array| array.as_ref()) };
     // SAFETY: promised by the caller.

@@ -6,6 +6,7 @@ use isobar::internals::array::Source;
 use isobar::internals::cuda::problem::DeviceField;
 use isobar::stencil::Axis;
 use isobar::{Derivatives, DeviceProblem, Outcome, RawArray, Shape};
+use isobar_case::Matrix;
 
 use crate::array::Array;
 use crate::handle::{required, sized};
@@ -81,7 +82,11 @@ pub unsafe extern "C" fn isobar_solver_gradient(
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let shape = system.shape();
-        let outputs = Outputs::new(sized("isobar_gradient", wanted)?, shape)?;
+        let is_periodic = match &problem.system.matrix {
+            Matrix::Diffusion(matrix) => Axis::ALL.map(|axis| matrix.is_periodic(axis)),
+            Matrix::TensorProduct(_) => [false; 3],
+        };
+        let outputs = Outputs::new(sized("isobar_gradient", wanted)?, shape, is_periodic)?;
         let [u, ubar] = [required("u", u)?, required("ubar", ubar)?];
         if let Some(gpu) = system.on_gpu()
             && outputs.computed_on_gpu(solver, problem, gpu, [u, ubar])?
@@ -132,12 +137,14 @@ struct Found<'a> {
 impl<'a> Outputs<'a> {
     /// # Safety
     /// Everything that `wanted` points to is as described.
-    unsafe fn new(wanted: &'a Gradient, shape: Shape) -> Result<Self> {
+    unsafe fn new(wanted: &'a Gradient, shape: Shape, is_periodic: [bool; 3]) -> Result<Self> {
         // SAFETY: promised by the caller.
         let of_cells = |name, array| unsafe { output(name, array, shape) };
-        // SAFETY: promised by the caller.
-        let of_faces =
-            |name, axis: Axis| unsafe { output(name, wanted.faces[axis as usize], shape.faces_between(axis)) };
+        let of_faces = |name, axis: Axis| {
+            let faces = shape.faces_between(axis, is_periodic[axis as usize]);
+            // SAFETY: promised by the caller.
+            unsafe { output(name, wanted.faces[axis as usize], faces) }
+        };
         Ok(Self {
             wanted,
             b: of_cells("b", wanted.b)?,

@@ -143,15 +143,15 @@ static void solve(int is_on_gpu, struct found *all, struct found *by_host_arrays
     isobar_problem_free(problem);
 }
 
-/* The same of conductances, periodic in y: b, u, and dJ/dtx, which is computed on the host. */
-static void solve_network(int is_on_gpu, double *b, double *u, double *by_tx)
+/* The same of conductances, periodic in y: b, u, dJ/dtx and dJ/dty, which are computed on the host. */
+static void solve_network(int is_on_gpu, double *b, double *u, double *by_tx, double *by_ty)
 {
     isobar_array tx = shaped(kappa, NZ, NY, NX - 1, is_on_gpu), ty = shaped(kappa_z, NZ, NY, NX, is_on_gpu), tz = shaped(f, NZ - 1, NY, NX, is_on_gpu);
     isobar_array shift = array(c, is_on_gpu), inflow = array(f, is_on_gpu), rhs = array(b, is_on_gpu), solution = array(u, is_on_gpu);
-    isobar_array on_host, by_u = array(weights, 0), by_faces = shaped(by_tx, NZ, NY, NX - 1, 0);
+    isobar_array on_host, by_u = array(weights, 0), by_faces = shaped(by_tx, NZ, NY, NX - 1, 0), by_ring = shaped(by_ty, NZ, NY, NX, 0);
     isobar_faces given = {
         .size = sizeof given, .shape = {NZ, NY, NX}, .tx = &tx, .ty = &ty, .tz = &tz, .shift = &shift, .periodic = {0, 1, 0}};
-    isobar_gradient wanted = {.size = sizeof wanted, .faces = {&by_faces}};
+    isobar_gradient wanted = {.size = sizeof wanted, .faces = {&by_faces, &by_ring}};
     isobar_problem *problem = NULL;
     isobar_solver *solver = NULL;
     ok(isobar_problem_faces(&given, &problem), "the network");
@@ -202,11 +202,12 @@ int main(void)
     close_to(gpu.widths, host.widths, NX, 1e-8, "by widths");
     close_to(&gpu.flux, &host.flux, 1, 1e-8, "the flux");
     close_to(gpu.state, host.state, CELLS, 1e-8, "the state after three steps");
-    solve_network(0, host.b, host.u, host.kappa);
-    solve_network(1, gpu.b, gpu.u, gpu.kappa);
+    solve_network(0, host.b, host.u, host.kappa, host.kappa_z);
+    solve_network(1, gpu.b, gpu.u, gpu.kappa, gpu.kappa_z);
     close_to(gpu.b, host.b, CELLS, 1e-12, "b of a network");
     close_to(gpu.u, host.u, CELLS, 1e-8, "u of a network");
     close_to(gpu.kappa, host.kappa, NZ * NY * (NX - 1), 1e-8, "dJ/dtx of a network");
+    close_to(gpu.kappa_z, host.kappa_z, CELLS, 1e-8, "dJ/dty of a network");
     printf("%d failures\n", failures);
     return EXIT_SUCCESS;
 }

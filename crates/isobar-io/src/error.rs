@@ -198,11 +198,28 @@ fn tuple(shape: &[u64]) -> String {
 /// Returns the step that most likely gives the expected shape.
 fn shape_remedy(found: &[u64], expected: &[u64]) -> String {
     let size = |shape: &[u64]| shape.iter().try_fold(1_u64, |product, &n| product.checked_mul(n));
-    if found.len() > 1 && found.iter().eq(expected.iter().rev()) {
+    // Leading axes of one cell may be missing.
+    let (_, several) = expected.split_at(expected.iter().take_while(|&&n| n == 1).count());
+    let is_reversed = |expected: &[u64]| found.len() > 1 && found.iter().eq(expected.iter().rev());
+    if is_reversed(expected) || is_reversed(several) {
         "; the axes are reversed: save numpy.ascontiguousarray(a.transpose())".into()
     } else if found.len() != expected.len() && size(found) == size(expected) {
         format!("; if the values are in that order, save a.reshape{}", tuple(expected))
     } else {
         "; change the grid or the array".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shape_remedy;
+
+    #[test]
+    fn transposed_arrays_are_recognised() {
+        for (found, expected) in [(&[4, 3, 2][..], &[2, 3, 4][..]), (&[4, 3], &[1, 3, 4]), (&[4, 3, 1], &[1, 3, 4])] {
+            assert!(shape_remedy(found, expected).contains("the axes are reversed"), "{found:?}");
+        }
+        assert!(shape_remedy(&[12], &[1, 3, 4]).contains("a.reshape(1, 3, 4)"));
+        assert!(shape_remedy(&[4, 4], &[1, 3, 4]).contains("change the grid"));
     }
 }

@@ -213,7 +213,7 @@ impl System {
         let shape = Shape { nx, ny, nz };
         let mut all = [Vec::new(), Vec::new(), Vec::new()];
         for ((values, array), axis) in all.iter_mut().zip(&faces).zip(Axis::ALL) {
-            let there = if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) };
+            let there = shape.faces_between(axis, is_periodic[axis as usize]);
             *values = array.as_ref().map_or_else(|| Ok(vec![0.0; there.cells()]), Array::values)?;
         }
         let shift = shift.map(|array| array.values()).transpose()?;

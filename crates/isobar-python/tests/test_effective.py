@@ -219,6 +219,8 @@ def test_no_way_through_is_no_solve():
 def test_what_is_wrong():
     with pytest.raises(ValueError, match="axis: 'z'; use x, y or all"):
         isobar.effective(np.ones((3, 3)), axis="z")
+    with pytest.raises(ValueError, match="holds labels"):
+        isobar.effective(np.full((3, 3), 255, np.uint8))
     with pytest.raises(ValueError, match="axis: 0; use x, y or all"):
         isobar.effective(np.ones((3, 3)), axis=0)
     with pytest.raises(ValueError, match="tolerance: .*between 0 and 1"):

@@ -196,20 +196,20 @@ def test_derivatives_in_a_direction_of_sides_and_widths(rng):
     assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 4, 5)])
-def test_derivatives_by_conductances(rng, shape):
+@pytest.mark.parametrize("shape, periodic", [((5,), ""), ((5,), "x"), ((4, 5), ""), ((4, 5), "y"), ((3, 4, 5), ""), ((3, 4, 5), "xz")])
+def test_derivatives_by_conductances(rng, shape, periodic):
     faces = []
     for axis in range(len(shape)):
         short = [*shape]
-        short[len(shape) - 1 - axis] -= 1
+        short[len(shape) - 1 - axis] -= "xyz"[axis] not in periodic
         faces.append(rng.uniform(0.5, 2.0, short))
     shift, b, xbar = rng.uniform(0.1, 1.0, (3, *shape))
 
     def value(*given):
         *faces, shift = given
-        return xbar.ravel() @ np.linalg.solve(isobar.Faces(*faces, shift=shift).to_scipy().toarray(), b.ravel())
+        return xbar.ravel() @ np.linalg.solve(isobar.Faces(*faces, shift=shift, periodic=periodic).to_scipy().toarray(), b.ravel())
 
-    problem = isobar.Faces(*faces, shift=shift)
+    problem = isobar.Faces(*faces, shift=shift, periodic=periodic)
     found = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(b).gradient(xbar).faces
     given = [*faces, shift]
     for n, by in enumerate([each for each in found if each is not None]):

@@ -110,10 +110,10 @@ impl FacesSection {
         let is_periodic = self.is_periodic();
         let read = |axis: Axis, name: &str, path: &Option<PathBuf>, letters: &'static str| match path {
             // Of one cell, and that there is a file for others has been checked.
-            None => Ok(vec![0.0; if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) }.cells()]),
+            None => Ok(vec![0.0; shape.faces_between(axis, is_periodic[axis as usize]).cells()]),
             Some(path) => {
                 let is_ring = is_periodic[axis as usize];
-                let Shape { nx, ny, nz } = if is_ring { shape } else { shape.faces_between(axis) };
+                let Shape { nx, ny, nz } = shape.faces_between(axis, is_ring);
                 let letters = if is_ring { "(nz, ny, nx)" } else { letters };
                 npy::read_array(path, &[nz, ny, nx], letters)
                     .map_err(|error| Error::new(format!("faces.{name}: {error}")))
@@ -145,7 +145,7 @@ pub fn face_problem(
 ) -> Result<FaceProblem> {
     for ((values, axis), name) in faces.iter().zip(Axis::ALL).zip(["x", "y", "z"]) {
         let Some((value, n)) = find_out_of_range(values) else { continue };
-        let faces = if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) };
+        let faces = shape.faces_between(axis, is_periodic[axis as usize]);
         // Numbers of another length, or that are not finite, have errors of their own.
         if values.len() == faces.cells() && value.is_finite() {
             let from = faces.place(n);

@@ -82,16 +82,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Estimates ‖u − A⁻¹b‖ / ‖u‖ of the u that will be returned, whose residual this is. The iteration's own may be smaller by rounding, and
     /// its error with it.
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>, residual: f64) -> Result<Option<f64>> {
-        /// The rounding of single precision over that of double.
-        const SINGLE: f64 = f32::EPSILON as f64 / f64::EPSILON;
-        /// An error of this size by rounding alone is no estimate.
-        const MOST_ROUNDING: f64 = 0.01;
         let weak_iterations = (!monitor.is_strong()).then(|| monitor.iterations());
         let (Some(error), Some(floor)) = (monitor.error(), self.stencil.error_floor(weak_iterations)) else {
             return Ok(None);
         };
-        let floor = floor * if self.options.precision == Precision::F32 { SINGLE } else { 1.0 };
-        if floor > MOST_ROUNDING {
+        // How far rounding in single precision lets u be off is not known.
+        if self.options.precision == Precision::F32 {
             return Ok(None);
         }
         let drift = (monitor.relative(residual) / monitor.last()).max(1.0);
@@ -150,11 +146,17 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         const PART: f64 = 0.5;
         /// in few iterations.
         const MOST: usize = 10;
+        /// A smaller residual over ‖b‖ is that of a solution.
+        const SOLVED: f64 = 1e-13;
+        /// Residuals of one u for one b are computed alike; the b that matters may be very small beside the rest.
+        const SAME: f64 = 1e-12;
+        let is_known = self.left.is_some_and(|left| (initial - left).abs() <= SAME * left);
         let most = if self.options.method == Method::Direct { 1 } else { MOST };
         let tolerance = PART * monitor.relative(initial);
         let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
         let is_relative = self.options.norm != Norm::Initial && self.options.max_iterations > 0;
-        if guess == Guess::Zero || !is_open || !is_relative || tolerance < f64::EPSILON || monitor.was_interrupted() {
+        let is_solved = is_known || monitor.relative(initial) < SOLVED;
+        if guess == Guess::Zero || !is_open || !is_relative || is_solved || monitor.was_interrupted() {
             return Ok(false);
         }
         if let Some(best) = &mut self.best {

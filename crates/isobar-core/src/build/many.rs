@@ -203,6 +203,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
             self.iteration.update()?;
             self.is_current = true;
+            self.left = None;
         }
         Ok(())
     }

@@ -242,6 +242,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             backend.clear(&mut self.u)?;
         }
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
+        self.left = (stop == Stop::Converged).then_some(residual);
         let relative_residual = if reference > 0.0 { residual / reference } else { residual };
         let has_levels = !self.description.levels.is_empty() || self.decision.has_levels;
         let matrix = [has_levels, self.stencil.is_symmetric()];

@@ -57,6 +57,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_current: bool,
     /// Whether b and u are those of the last solve, which may have been between arrays.
     pub(super) has_solution: bool,
+    /// The residual that the last solve left, if it converged and the matrix is the same: a first guess with it is its solution, whose error has been judged.
+    pub(super) left: Option<f64>,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
     pub(super) scalars: B::Scalars,
@@ -190,6 +192,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             bounds: Bounds::default(),
             is_current: true,
             has_solution: true,
+            left: None,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),

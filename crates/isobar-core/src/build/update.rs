@@ -87,6 +87,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 (self.decision.requested.is_some() && callers.keeps_numbers()).then(|| callers.clone());
         }
         self.is_current = true;
+        self.left = None;
         for other in &mut self.beside {
             other.stencil = self.stencil.clone();
             other.is_current &= !is_renewed;

@@ -70,9 +70,9 @@ impl Shape {
         (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
     }
 
-    /// Returns the numbers of faces between neighbours along an axis: those of cells, one less along the axis.
-    pub fn faces_between(&self, axis: Axis) -> Self {
-        self.with(axis, |n| n.saturating_sub(1))
+    /// Returns the numbers of faces between neighbours along an axis: those of cells, one less along the axis unless it is periodic.
+    pub fn faces_between(&self, axis: Axis, is_periodic: bool) -> Self {
+        if is_periodic { *self } else { self.with(axis, |n| n.saturating_sub(1)) }
     }
 
     /// Returns the numbers of faces across an axis with those on its two sides: those of cells, one more along the axis.

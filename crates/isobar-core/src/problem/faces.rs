@@ -129,7 +129,7 @@ impl FaceProblem {
         let pair = Pair::new(self.shape(), u, adjoint, false)?;
         let shape = self.shape();
         let faces = Axis::ALL.map(|axis| {
-            let faces = if self.matrix.is_periodic(axis) { shape } else { shape.faces_between(axis) };
+            let faces = shape.faces_between(axis, self.matrix.is_periodic(axis));
             rows(&Host, faces.cells(), faces.nx.max(1), |row, values: &mut [f64]| {
                 for (i, value) in values.iter_mut().enumerate() {
                     let at = [i, row % faces.ny, row / faces.ny];

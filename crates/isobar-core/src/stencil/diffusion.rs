@@ -194,7 +194,7 @@ impl Diffusion {
                     faces.iter().zip(Axis::ALL).filter_map(|(array, axis)| Some((array.as_ref()?, axis)))
                 {
                     let is_periodic = sides[axis as usize][0] == Side::Periodic;
-                    let faces = if is_periodic { shape } else { shape.faces_between(axis) };
+                    let faces = shape.faces_between(axis, is_periodic);
                     Error::unless_equal("transmissibilities", array.shape(), faces)?;
                 }
                 on_device.iter().try_for_each(|array| Error::unless_equal("the shift", array.shape(), shape))?;

@@ -104,7 +104,7 @@ impl Diffusion {
         let all = |axis: Axis, given: Vec<f64>| -> Result<Arc<[f64]>> {
             let (d, name) = (axis as usize, ["x", "y", "z"][axis as usize]);
             let (n, what) = (shape.extents()[d], format!("conductances in {name}"));
-            let faces = if is_periodic[d] { shape } else { shape.faces_between(axis) };
+            let faces = shape.faces_between(axis, is_periodic[d]);
             let count = faces.cells();
             if given.len() != count {
                 let round = if is_periodic[d] { ", the last and the first ones included" } else { "" };
@@ -366,7 +366,7 @@ mod tests {
         for ((nx, ny, nz), rings) in shapes.into_iter().flat_map(|shape| rings.clone().map(move |rings| (shape, rings)))
         {
             let shape = Shape { nx, ny, nz };
-            let faces = |axis| if rings[axis as usize] { shape } else { shape.faces_between(axis) };
+            let faces = |axis| shape.faces_between(axis, rings[axis as usize]);
             let given = Axis::ALL
                 .map(|axis| (0..faces(axis).cells()).map(|n| ((7 * n + axis as usize) % 4) as f64).collect::<Vec<_>>());
             let shift: Vec<f64> = (0..shape.cells()).map(|n| f64::from(u8::from(n % 11 == 3))).collect();

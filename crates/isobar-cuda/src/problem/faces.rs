@@ -68,7 +68,7 @@ impl DeviceFaces {
             Error::unless_equal(
                 &format!("conductances in {}", ["x", "y", "z"][d]),
                 array.shape(),
-                if is_ring { shape } else { shape.faces_between(axis) },
+                shape.faces_between(axis, is_ring),
             )?;
             if cells[d] > 1 {
                 wanted.push((d, array));
@@ -179,7 +179,7 @@ impl DeviceFaces {
         let mut faces = [Vec::new(), Vec::new(), Vec::new()];
         for (axis, values) in Axis::ALL.into_iter().zip(&mut faces) {
             let d = axis as usize;
-            let count = if self.is_periodic[d] { self.shape } else { self.shape.faces_between(axis) }.cells();
+            let count = self.shape.faces_between(axis, self.is_periodic[d]).cells();
             *values = match &self.fields.faces[d] {
                 Some(field) => self.cuda.read_array(&field.array)?,
                 None => vec![0.0; count],

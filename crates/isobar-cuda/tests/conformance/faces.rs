@@ -38,7 +38,7 @@ impl Given {
         let (shape, is_periodic) = (Shape::new(nx, ny, nz), [0, 1, 2].map(|d| rings >> d & 1 == 1));
         let faces = Axis::ALL.map(|axis| {
             let d = axis as u64;
-            let count = if is_periodic[axis as usize] { shape } else { shape.faces_between(axis) }.cells();
+            let count = shape.faces_between(axis, is_periodic[axis as usize]).cells();
             noise(count, seed + d).into_iter().map(|value| (4.0 * value).exp()).collect()
         });
         let single = |value: f64| f64::from(value.abs() as f32);
@@ -56,7 +56,7 @@ impl Given {
     fn there(&self, cuda: &Cuda) -> There {
         let faces = Axis::ALL.map(|axis| {
             let d = axis as usize;
-            let shape = if self.is_periodic[d] { self.shape } else { self.shape.faces_between(axis) };
+            let shape = self.shape.faces_between(axis, self.is_periodic[d]);
             let strides = [1, shape.nx + 2, (shape.nx + 2) * shape.ny];
             (shape.cells() > 0).then(|| OnGpu::new(cuda, shape, strides, &self.faces[d]))
         });

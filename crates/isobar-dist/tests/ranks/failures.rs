@@ -55,7 +55,7 @@ fn not_finite() {
 #[test]
 fn no_solution_in_one_cell() {
     let shape = Shape::new(5, 12, 1);
-    let [x, y] = [Axis::X, Axis::Y].map(|axis| vec![1.0; shape.faces_between(axis).cells()]);
+    let [x, y] = [Axis::X, Axis::Y].map(|axis| vec![1.0; shape.faces_between(axis, false).cells()]);
     let [mut x, mut y] = [x, y];
     // Cell (2, 10) is cut off.
     (x[4 * 10 + 1], x[4 * 10 + 2], y[5 * 9 + 2], y[5 * 10 + 2]) = (0.0, 0.0, 0.0, 0.0);

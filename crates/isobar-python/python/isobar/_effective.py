@@ -94,6 +94,9 @@ def effective(
     (0.0, inf, 0.3125)
     """
     threads, tolerance = check_place(device, threads), number(tolerance, "tolerance")
+    kind = getattr(getattr(image_or_kappa, "dtype", None), "kind", "f")
+    if coefficients is None and kind in "iu":
+        raise ValueError("an image of integers holds labels; pass their κ as coefficients={0: 0.0, 255: 1.0}, or κ itself as image.astype(float)")
     given, dimensions, _kept = diffusion(image_or_kappa, spacing, None, active, None, coefficients=coefficients)
     shape = (given["kappa"] or [given["labels"]])[0][1]
     if isinstance(axis, str) and axis == "all":

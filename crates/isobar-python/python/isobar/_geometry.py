@@ -27,8 +27,6 @@ def packed(residual, xp, spacing, boundary, dimensions, beside):
     sides = [[*pair] for pair in residual.numbers]
     for side, key, given in each_side(boundary, dimensions):
         d, is_upper = divmod(SIDES.index(side), 2)
-        if key == "all" and residual.shape[_AXES[d]] == 1 and max(residual.shape) > 1:
-            continue
         kind, value, coefficient = side_of(key, given)
         own = sides[d][is_upper][0]
         if kind != own:

@@ -142,7 +142,8 @@ class Gradient:
         shapes = []
         for axis in reversed(range(3)):
             short = axis - 3 + len(problem.shape)
-            shapes.append([n - (e == short) for e, n in enumerate(problem.shape)] if short >= 0 else None)
+            less = "zyx"[axis] not in problem._periodic
+            shapes.append([n - (less and e == short) for e, n in enumerate(problem.shape)] if short >= 0 else None)
         fields = zip(found, [*shapes, problem.shape])
         return FaceGradient(*(None if shape is None else np.frombuffer(values, np.float64).reshape(shape) for values, shape in fields))
 

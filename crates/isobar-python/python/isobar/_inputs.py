@@ -138,8 +138,6 @@ def _boundary(boundary, shape, dimensions, kept):
     for side, key, given in each_side(boundary, dimensions):
         # Shape of a side: (nz, ny) in x, (nz, nx) in y, (ny, nx) in z.
         axis = 2 - SIDES.index(side) // 2
-        if key == "all" and shape[axis] == 1 and max(shape) > 1:
-            continue
         faces = shape[:axis] + shape[axis + 1 :]
         kind, *numbers = side_of(key, given)
         sides[side] = (kind, *(_number(value, f"boundary: {side}", faces, kept) for value in numbers))

@@ -202,7 +202,7 @@ class Diffusion(Problem):
     kappa
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. In three dimensions a tuple of two arrays gives the horizontal and the
         vertical κ, a tuple of three gives κ in x, y and z. Arrays ``(ny, nx)`` have no vertical direction, and a tuple of them is an error: for κ
-        in x and y, pass three arrays of shape ``(1, ny, nx)``. A cell with κ = 0 is inactive; NaN is an error, even where `active` is False. With `coefficients` it is an image of labels. Arrays of
+        in x and y, pass three arrays of shape ``(1, ny, nx)`` and sides of x and y. A cell with κ = 0 is inactive; NaN is an error, even where `active` is False. With `coefficients` it is an image of labels. Arrays of
         CuPy, PyTorch or JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They
         are copied to the host only when something there needs them: another device, an image, fluxes, and a direct solve of κ that varies.
     spacing
@@ -210,7 +210,7 @@ class Diffusion(Problem):
         widths of all cells in that direction. By default the box has sides of length 1.
     boundary
         Boundary conditions on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), on both sides of ``x``, ``y`` or
-        ``z``, or on ``all`` sides of directions with more than one cell. A number is the value of u, as is ``{"dirichlet": value}``, and ``"dirichlet"`` is u = 0; ``"neumann"`` is no flow (the default);
+        ``z``, or on ``all``, those of every direction that `kappa`'s shape has, also of one cell (case files leave such directions out). A number is the value of u, as is ``{"dirichlet": value}``, and ``"dirichlet"`` is u = 0; ``"neumann"`` is no flow (the default);
         ``"periodic"`` connects opposite sides; ``{"neumann": flux}`` is a flux into the domain per area;
         ``{"robin": {"coefficient": h, "value": v}}`` is a flux h (u − v) out of it, h ≥ 0. Each number may be an array with one value per face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and
         north, ``(ny, nx)`` for bottom and top; ``(ny,)`` and ``(nx,)`` in two dimensions.
@@ -378,7 +378,7 @@ class Faces(Problem):
         active: ArrayLike | None = None,
         periodic: str | Sequence[str] = (),
     ):
-        rings = [*periodic]
+        self._periodic = rings = [*periodic]
         for name in rings:
             if name not in ("x", "y", "z"):
                 raise ValueError(f'periodic: {name!r}; use "x", "y" or "z", or several of them, as in "xy"')
