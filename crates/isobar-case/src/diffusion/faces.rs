@@ -92,7 +92,7 @@ impl FacesSection {
     pub(super) fn describe(&self) -> String {
         let count = [&self.x, &self.y, &self.z].into_iter().flatten().count();
         let names = Axis::ALL.into_iter().zip(["x", "y", "z"]).filter(|(axis, _)| self.is_periodic()[*axis as usize]);
-        let periodic = names.map(|(_, name)| name).collect::<Vec<_>>().join(" and ");
+        let periodic = names.map(|(_, name)| name).collect::<Vec<_>>().join(", ");
         let periodic = if periodic.is_empty() { periodic } else { format!(", periodic in {periodic}") };
         format!("conductances from {}{periodic}", plural(count, "file"))
     }

@@ -76,7 +76,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<f64> {
         let mut ranks = Ranks::new(self);
         self.iteration.choose(0);
-        self.watch(monitor);
+        // An examination is too short to tell that something is slow.
+        if !told.examines_guess {
+            self.watch(monitor);
+        }
         // A first guess of zero needs no copy.
         let zero = (guess == Guess::Zero).then_some(initial);
         if zero.is_some() {

@@ -5,7 +5,7 @@ use super::range::Scaling;
 use super::system::{NORM, System};
 use crate::error::Result;
 use crate::operator::Guess;
-use crate::options::{Method, Norm};
+use crate::options::{Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::Stop;
 use crate::precond::NullSpace;
 use crate::real::Precision;
@@ -82,12 +82,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Estimates ‖u − A⁻¹b‖ / ‖u‖ of the u that will be returned, whose residual this is. The iteration's own may be smaller by rounding, and
     /// its error with it.
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>, residual: f64) -> Result<Option<f64>> {
+        /// The rounding of single precision over that of double.
+        const SINGLE: f64 = f32::EPSILON as f64 / f64::EPSILON;
+        /// An error of this size by rounding alone is no estimate.
+        const MOST_ROUNDING: f64 = 0.01;
         let weak_iterations = (!monitor.is_strong()).then(|| monitor.iterations());
         let (Some(error), Some(floor)) = (monitor.error(), self.stencil.error_floor(weak_iterations)) else {
             return Ok(None);
         };
-        // How far rounding in single precision lets u be off is not known.
-        if self.options.precision == Precision::F32 {
+        let floor = floor * if self.options.precision == Precision::F32 { SINGLE } else { 1.0 };
+        if floor > MOST_ROUNDING {
             return Ok(None);
         }
         let drift = (monitor.relative(residual) / monitor.last()).max(1.0);
@@ -134,7 +138,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Returns whether a solve should iterate though the residual of the first guess is within the tolerance, because without an iteration nothing is known of
-    /// the error of the guess, which [`System::comes_closer`] judges then; gives the monitor a smaller tolerance.
+    /// the error of the guess, which [`System::comes_closer`] judges then, if there is an estimate; gives the monitor a smaller tolerance.
     pub(super) fn examines_guess(
         &mut self,
         monitor: &mut Monitor<'_>,
@@ -151,9 +155,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         /// Residuals of one u for one b are computed alike; the b that matters may be very small beside the rest.
         const SAME: f64 = 1e-12;
         let is_known = self.left.is_some_and(|left| (initial - left).abs() <= SAME * left);
-        let most = if self.options.method == Method::Direct { 1 } else { MOST };
         let tolerance = PART * monitor.relative(initial);
-        let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
+        let is_auto = |asked: &SolverOptions| {
+            asked.method == Method::Auto
+                && asked.preconditioner == Preconditioner::Auto
+                && asked.precision != Precision::F32
+        };
+        // A guess that could be lost is kept.
+        let is_open = self.best.is_some() && self.decision.requested.as_ref().is_some_and(is_auto);
         let is_relative = self.options.norm != Norm::Initial && self.options.max_iterations > 0;
         let is_solved = is_known || monitor.relative(initial) < SOLVED;
         if guess == Guess::Zero || !is_open || !is_relative || is_solved || monitor.was_interrupted() {
@@ -164,7 +173,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             monitor.note_kept_with(initial);
         }
         told.examines_guess = true;
-        monitor.tighten(tolerance, most, initial);
+        monitor.tighten(tolerance, MOST, initial);
         Ok(true)
     }
 

@@ -7,7 +7,7 @@ use super::arrays::fetch;
 use super::iterate::Told;
 use super::judge::{gross_error, rounded};
 use super::range::Scaling;
-use super::system::{NORM, System};
+use super::system::System;
 use crate::ArrayViewMut;
 use crate::error::{Error, Result};
 use crate::operator::Guess;
@@ -117,16 +117,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 .make_compatible(&mut self.b, (copies, scaling.factor()), tolerance, compatibility)?
                 .map(|removed| removed.relative);
             rhs = self.norm_of_rhs()?;
-        }
-        if rhs == 0.0 && self.scaled.is_some() {
-            let Self { backend, b, scalars, .. } = self;
-            backend.dot(b, b, NORM.of(scalars))?;
-            let has_sources = backend.read(scalars)?[NORM.index()] > 0.0;
-            Error::unless(
-                !has_sources,
-                "the right-hand side",
-                || "it has no solution: every row of the matrix where it is not 0 is 0, as in cells without open faces",
-            )?;
         }
         let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
             (Some(norm), _) => norm,

@@ -56,6 +56,8 @@ pub struct Monitor<'o> {
     reference: f64,
     tolerance: f64,
     max_iterations: usize,
+    /// The caller's limit of iterations.
+    limit: usize,
     patience: Patience,
     history: Vec<f64>,
     /// The smallest residual of the history, and since the current preconditioner was chosen.
@@ -146,6 +148,7 @@ impl<'o> Monitor<'o> {
             reference,
             tolerance,
             max_iterations,
+            limit: max_iterations,
             patience,
             history,
             least: f64::INFINITY,
@@ -359,7 +362,7 @@ impl<'o> Monitor<'o> {
     /// Continues a converged solve to a smaller tolerance within this many iterations in all, from an iterate with this residual.
     pub fn tighten(&mut self, tolerance: f64, most_iterations: usize, residual: f64) {
         self.tolerance = tolerance;
-        self.max_iterations = self.max_iterations.min(most_iterations);
+        self.max_iterations = self.limit.min(most_iterations);
         self.change(residual);
     }
 

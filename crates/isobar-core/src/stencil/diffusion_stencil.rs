@@ -92,7 +92,17 @@ impl Stencil for Diffusion {
     }
 
     fn turns_for(&self, options: &SolverOptions, orientation: Orientation) -> Turns {
-        let of_lines = || orientation.of_lines(self.shape, self.periodic(), self.only_direction()?);
+        let is_direct = || match options.method {
+            Method::Direct => true,
+            Method::Auto => options.leaves_all_open() && self.chooses_direct().is_some(),
+            _ => false,
+        };
+        let of_lines = || {
+            let along = self.only_direction()?;
+            // A single line stays a row where it is solved directly.
+            let is_single = self.shape.extents().into_iter().filter(|&n| n > 1).count() == 1;
+            if is_single && is_direct() { None } else { orientation.of_lines(self.shape, self.periodic(), along) }
+        };
         let turns = options.leaves_all_open().then(of_lines).flatten().or_else(|| {
             orientation.turns(self.shape, self.periodic(), options, || self.crossing().most(), || self.strengths())
         });
@@ -101,11 +111,6 @@ impl Stencil for Diffusion {
         let Shape { nx, ny, .. } = self.shape;
         let is_for_cycles = |turns: &Turns| {
             turns.sets_up(self.shape) || (turns.moves(self.shape) && nx >= ROW && ny <= orientation.most_rows)
-        };
-        let is_direct = || match options.method {
-            Method::Direct => true,
-            Method::Auto => options.leaves_all_open() && self.chooses_direct().is_some(),
-            _ => false,
         };
         turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())
     }

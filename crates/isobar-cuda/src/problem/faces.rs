@@ -59,6 +59,8 @@ impl DeviceFaces {
     ) -> Result<Option<Self>> {
         /// Blocks above each other, of which each adds its sum to the others'.
         const FEW_BLOCKS: usize = 16;
+        /// The bits of seven digits.
+        const ROUGH: u64 = !0 << 28;
         check_size(shape)?;
         let cells = shape.extents();
         let mut wanted = Vec::new();
@@ -121,8 +123,9 @@ impl DeviceFaces {
                 None => fields.shift = Some(copy),
             }
             if let Some(mean) = means.get_mut(d) {
-                // Threads add their sums in any order, on which nothing shall depend.
-                *mean = f64::from((f64::from_bits(sum) / array.shape().cells() as f64) as f32);
+                // Threads add their sums in any order, on which the last digits depend.
+                let found = f64::from_bits(sum) / array.shape().cells() as f64;
+                *mean = f64::from_bits(found.to_bits() & ROUGH);
             }
         }
         if is_isolated != [0] || spreads.iter().all(|spread| spread.most == 0.0) {

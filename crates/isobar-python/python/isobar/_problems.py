@@ -378,7 +378,7 @@ class Faces(Problem):
         active: ArrayLike | None = None,
         periodic: str | Sequence[str] = (),
     ):
-        self._periodic = rings = [*periodic]
+        self._periodic = rings = [*(periodic or ())]
         for name in rings:
             if name not in ("x", "y", "z"):
                 raise ValueError(f'periodic: {name!r}; use "x", "y" or "z", or several of them, as in "xy"')
@@ -413,7 +413,7 @@ class Faces(Problem):
         parts = [None if face is None else face.parts for face in faces]
         is_periodic = [name in rings for name in "xyz"]
         if is_there and any(parts):
-            self._on_gpu = FacesOnGpu.of(full, given[0][2], parts, is_periodic, shift, active)
+            self._on_gpu = FacesOnGpu.of(full, handles[0][2].array, parts, is_periodic, shift, active)
             if self._on_gpu is not None:
                 return
             parts = [None if face is None else readable_on_host(face.array, "conductances").parts for face in faces]
