@@ -102,7 +102,7 @@ typedef struct {
 // (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
 //
 // Arrays are in host memory or in that of a GPU, and isobar_problem_faces copies them: where all are on one GPU, there, and then the solver is on that GPU, and the
-// arrays of isobar_problem_rhs are there; else to host memory. Derivatives and fluxes are computed on the host, from a copy that is made once.
+// arrays of isobar_problem_rhs are there; else to host memory. Derivatives are computed on the host, from a copy that is made once.
 typedef struct {
   // sizeof(isobar_faces), which identifies the version of this struct.
   size_t size;
