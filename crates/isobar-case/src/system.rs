@@ -6,7 +6,7 @@ use isobar::internals::array::{Source, Target};
 use isobar::internals::team::get_or_make;
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, Weighting};
-use isobar::stencil::{Axis, Coefficients, Stencil};
+use isobar::stencil::{Axis, Stencil};
 use isobar::{Description, DeviceFaces, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
@@ -262,8 +262,7 @@ impl LinearSystem {
     /// # Errors
     /// Those of [`LinearSystem::flow`]; conductances, which have no sides; another number of cells.
     pub fn flux(&self, u: &[f64], axis: Axis, is_upper: bool) -> Result<f64> {
-        let Matrix::Diffusion(matrix) = &self.matrix else { return Ok(self.flow()?.through(u, axis, is_upper)?) };
-        if let Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } = matrix.coefficients() {
+        if matches!(&self.matrix, Matrix::Diffusion(matrix) if matrix.factors().is_none()) {
             return Err(Error::new(
                 "conductances have no sides to flow through: what flows out of a cell to a value g, which its shift ties it to, is shift · (u − g)",
             ));

@@ -44,7 +44,8 @@ struct Tables {
     coarse: Shape,
 }
 
-fn bits(of: [bool; 3]) -> i32 {
+/// Returns a bit for each direction.
+pub(crate) fn bits(of: [bool; 3]) -> i32 {
     of.into_iter().enumerate().map(|(d, is_set)| i32::from(is_set) << d).sum()
 }
 

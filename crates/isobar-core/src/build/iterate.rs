@@ -169,10 +169,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             if monitor.stop().is_some() {
                 return Ok(residual);
             }
-            if let Some(best) = &mut self.best {
-                self.backend.convert(&self.u, best)?;
-                monitor.note_kept_with(residual);
-            }
+            self.keep(monitor, residual)?;
             self.iteration.begin(&self.b, &mut self.u, guess)?;
         }
     }
@@ -210,6 +207,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             ));
         }
         Ok(least)
+    }
+
+    /// Keeps u, of this residual, to return to, where iterates are kept.
+    pub(super) fn keep(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<()> {
+        if let Some(best) = &mut self.best {
+            self.backend.convert(&self.u, best)?;
+            monitor.note_kept_with(residual);
+        }
+        Ok(())
     }
 
     fn swap_best(&mut self) {

@@ -127,10 +127,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !is_open || is_at_floor || told.closer.rounds == MOST_ROUNDS || monitor.was_interrupted() {
             return Ok(false);
         }
-        if let Some(best) = &mut self.best {
-            self.backend.convert(&self.u, best)?;
-            monitor.note_kept_with(residual);
-        }
+        self.keep(monitor, residual)?;
         told.estimated = None;
         told.closer.begin(iterations, error);
         monitor.tighten(tolerance, 3 * told.closer.before + ENOUGH, residual);
@@ -168,10 +165,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if guess == Guess::Zero || !is_open || !is_relative || is_solved || monitor.was_interrupted() {
             return Ok(false);
         }
-        if let Some(best) = &mut self.best {
-            self.backend.convert(&self.u, best)?;
-            monitor.note_kept_with(initial);
-        }
+        self.keep(monitor, initial)?;
         told.examines_guess = true;
         monitor.tighten(tolerance, MOST, initial);
         Ok(true)

@@ -12,6 +12,7 @@ use isobar_core::stencil::{Coefficients, Diffusion, Side, Spread};
 use super::cells::{DeviceField, UNSEEN, spread_of};
 use super::{MOST_BLOCKS, NONE, Words, submit, words};
 use crate::cuda::Cuda;
+use crate::halving::bits;
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 use crate::vector::check_size;
@@ -191,9 +192,4 @@ impl DeviceFaces {
         let shift = self.fields.shift.as_ref().map(|field| self.cuda.read_array(&field.array)).transpose()?;
         FaceProblem::new(self.shape, faces, self.is_periodic, shift, None)
     }
-}
-
-/// Returns a bit for each direction.
-fn bits(of: [bool; 3]) -> i32 {
-    of.into_iter().enumerate().map(|(d, is_set)| i32::from(is_set) << d).sum()
 }
