@@ -223,13 +223,12 @@ impl Backend for Cpu {
         Some(160.0)
     }
 
-    /// Transforms of whole axes are not divided among ranks.
     fn has_direct(&self) -> bool {
-        self.ranks.is_none()
+        true
     }
 
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        if self.has_direct() { direct::direct(self, layout, factors) } else { Ok(None) }
+        direct::direct(self, layout, factors)
     }
 }
 

@@ -202,9 +202,8 @@ impl Backend for Cuda {
         Ok((2 * COPIES * x.buffer.bytes()) as f64 / best.max(1e-9))
     }
 
-    /// Transforms of whole axes are not divided.
     fn has_direct(&self) -> bool {
-        self.ranks.is_none()
+        true
     }
 
     fn direct_pays(&self, factors: &Separable) -> bool {
@@ -212,7 +211,7 @@ impl Backend for Cuda {
     }
 
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        self.has_direct().then(|| direct::direct(self, layout, factors)).transpose()
+        direct::direct(self, layout, factors)
     }
 }
 

@@ -10,6 +10,7 @@
 //! * [`part`] the interface of a back end with subdomains, and how its halo rows are filled,
 //! * [`levels`] the levels of multigrid: divided while slabs are thick enough, then whole on every rank,
 //! * [`modes`] vertical modes, whose problems are divided among the ranks,
+//! * [`divided`] redistribution between rows and layers, for modes and for the lines of direct solvers,
 //! * [`diffusion`] what `auto` chooses on ranks.
 //!
 //! Sums are added in the order of ranks, whatever arrives first, so that all ranks have the same numbers and take the same decisions.
@@ -17,6 +18,7 @@
 mod collect;
 pub mod communicator;
 pub mod diffusion;
+pub mod divided;
 mod edge;
 mod joined;
 pub mod levels;

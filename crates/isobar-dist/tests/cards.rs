@@ -7,6 +7,8 @@ mod boxes;
 mod checks;
 #[path = "ranks/deflated.rs"]
 mod deflated;
+#[path = "ranks/direct.rs"]
+mod direct;
 #[path = "ranks/jumps.rs"]
 mod jumps;
 #[path = "ranks/late.rs"]
@@ -215,7 +217,7 @@ fn jumps_where_nothing_is_said(way: Way) {
         }
     }
     let shape = Shape::new(12, 24, 12);
-    let [before, after] = [1.0, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
+    let [before, after] = [1.2, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
     let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     let (_, u) = solve_alone(&card(way, None).unwrap(), &after, &jumps::multigrid(), &rhs, None);
     for ranks in possible(&backend(way), &[2, 3]) {
@@ -298,6 +300,9 @@ fn main() {
             ("substitution", Box::new(move || substitution::solves(way))),
             ("updated_substitution", Box::new(move || substitution::updates(way))),
             ("stored_faces", Box::new(move || stored_faces(way))),
+            ("direct_solves", Box::new(move || direct::check_boxes(&backend(way)))),
+            ("updated_direct_solves", Box::new(move || direct::check_changes(&backend(way)))),
+            ("direct_solves_where_possible", Box::new(move || direct::check_choice(&backend(way)))),
         ];
         if way != Way::Host {
             checks.push(("cards_are_linked", Box::new(move || cards_are_linked(way))));

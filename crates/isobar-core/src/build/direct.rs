@@ -19,8 +19,8 @@ use crate::precond::{NearestBox, Preconditioner};
 use crate::solver::direct::Direct;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
-use crate::stencil::{Stencil, Supports};
-use crate::{Error, Real, Result, Source, Target};
+use crate::stencil::{Axis, Stencil, Supports};
+use crate::{Backend, Error, Real, Result, Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Makes a solver that solves directly if `options` leave everything open and the matrix is separable; otherwise, or if the matrix is no
@@ -117,14 +117,14 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
         let layout = backend.layout(stencil)?;
         let factors = self
             .factors
-            .map_or_else(|| backend.separable(stencil).map(Cow::Owned), |known| Ok(Cow::Borrowed(known)))?;
+            .map_or_else(|| factors_of(*backend, stencil).map(Cow::Owned), |known| Ok(Cow::Borrowed(known)))?;
         let shape = factors.shape;
         let solver = backend.direct(&layout, &factors)?.ok_or_else(not_direct)?;
         let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver), shape.cells())?;
         let mut parts = Parts::new(Box::new(made) as _);
         parts.notes.push(locked(&solver).describe());
         let device = (*backend).clone();
-        let update = move |stencil: &S| locked(&solver).update(&device.separable(stencil)?.once(shape));
+        let update = move |stencil: &S| locked(&solver).update(&factors_of(&device, stencil)?.once(shape));
         parts.updates.push(Box::new(update));
         Ok(parts)
     }
@@ -149,7 +149,34 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
     }
 }
 
+/// Returns whether the grid is divided among ranks.
+pub(super) fn is_divided<B: Backend>(backend: &B) -> bool {
+    backend.device().ranks > 1
+}
+
+/// Returns the factors with lines along y if ranks divide its rows, so that only the systems of lines are divided; nothing if the matrix has no such
+/// factors.
+pub(super) fn divided<B: Backend>(backend: &B, factors: Separable) -> Option<Separable> {
+    if is_divided(backend) { factors.with_lines(Axis::Y as usize) } else { Some(factors) }
+}
+
+/// Returns the factors by which a device solves a matrix directly.
+///
+/// # Errors
+/// See [`Stencil::separable`]; [`Error::Unsupported`] if several ranks cannot divide its lines.
+pub(super) fn factors_of<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Result<Separable> {
+    divided(backend, backend.separable(stencil)?).ok_or_else(|| {
+        Error::Unsupported(
+            "solver.method: \"direct\" on several ranks needs coefficients that vary along y by one factor for all directions, and along each other \
+             axis by one factor for both others; use \"auto\", or one rank"
+                .into(),
+        )
+    })
+}
+
 /// Returns the error for a direct solve where axes are divided.
 fn not_direct() -> Error {
-    Error::Unsupported("\"direct\" is for one rank on one device; use \"multigrid\" on several".into())
+    Error::Unsupported(
+        "the nearest box as a preconditioner is for one rank on one device; use \"multigrid\" on several".into(),
+    )
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::decision::Decision;
+use super::direct;
 use super::run::Bounds;
 use super::solve::{Balance, Description, Solve, is_final};
 use crate::backend::{AggregateBackend, copy_bandwidth};
@@ -129,11 +130,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             stencil.check_iterated()?;
         }
         backend.prepare(stencil, &operator, &options)?;
-        // A direct solve needs no copies of periodic axes.
+        // A direct solve needs no copies of periodic axes, unless ranks divide them.
         let (factors, described) = match (options.method, factors) {
-            (Method::Direct, factors) => {
-                let factors = factors.map_or_else(|| backend.separable(stencil), Ok)?;
-                (Some(factors.once(turns.one_copy(stencil.shape()))), described.filter(|_| turns.count() == 1))
+            (Method::Direct, found) => {
+                let found = found.map_or_else(|| direct::factors_of(backend, stencil), Ok)?;
+                match direct::is_divided(backend) {
+                    true => (Some(found), described),
+                    false => {
+                        (Some(found.once(turns.one_copy(stencil.shape()))), described.filter(|_| turns.count() == 1))
+                    }
+                }
             }
             (_, factors) => (factors, described),
         };

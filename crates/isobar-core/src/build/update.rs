@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::arrays::download;
+use super::direct::{divided, factors_of, is_divided};
 use super::system::{System, null_space};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
@@ -25,17 +26,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         [open, options]: [&SolverOptions; 2],
         [is_own, is_set_up]: [bool; 2],
     ) -> Result<Beginning<Separable>> {
+        let is_divided = is_divided(backend);
         let direct = Direct {
             is_possible: backend.has_direct(),
-            is_divided: backend.device().ranks > 1,
             // An indefinite matrix is factored even if its coefficients must be copied from the GPU, because no iteration solves it.
             factors: || match stencil.chooses_direct() {
-                None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
-                found => found.filter(|factors| backend.direct_pays(factors)),
+                None if !stencil.is_definite() => factors_of(backend, stencil).ok().filter(Separable::pays),
+                found => divided(backend, found?).filter(|factors| factors.pays() && backend.direct_pays(factors)),
             },
+            is_undivided: || is_divided && stencil.chooses_direct().is_some(),
             // In a plane that is solved upright, lines take a dozen iterations.
             nearest: || {
-                let tried = (!is_set_up).then(|| stencil.tries_box(backend.products_like_rest())).flatten();
+                let is_tried = !is_set_up && !is_divided;
+                let tried = is_tried.then(|| stencil.tries_box(backend.products_like_rest())).flatten();
                 tried.filter(|tried| backend.direct_pays(&tried.factors))
             },
         };
@@ -146,7 +149,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn returns_to_direct(&self, stencil: &S) -> bool {
         let is_open = self.decision.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
         let has_left = self.decision.was_direct && self.options.method != Method::Direct;
-        has_left && is_open && stencil.chooses_direct().is_some_and(|factors| self.backend.direct_pays(&factors))
+        let is_chosen = || {
+            let factors = stencil.chooses_direct().and_then(|factors| divided(&self.backend, factors));
+            factors.is_some_and(|factors| factors.pays() && self.backend.direct_pays(&factors))
+        };
+        has_left && is_open && is_chosen()
     }
 
     /// Returns whether this device chooses another solver because at most one direction of a matrix couples cells.

@@ -4,13 +4,15 @@
 //! * `separate`: finds them in a matrix, or names the first number that does not fit,
 //! * `nearest`: the nearest factors of a matrix that is not separable,
 //! * [`Basis`]: the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
-//! * `periodic`: eigenvectors of stretched periodic axes.
+//! * `periodic`: eigenvectors of stretched periodic axes,
+//! * `divided`: lines that are divided among ranks.
 //!
 //! With the eigenvectors S of both transformed axes, K S = M S diag(μ) and Sᵀ M S = 1, the matrix decouples into one tridiagonal system T
 //! + μ D_a + ν D_b for each pair of eigenvalues (Lynch, Rice and Thomas, 1964).
 
 mod axis;
 mod basis;
+mod divided;
 mod lines;
 mod nearest;
 mod periodic;
@@ -19,6 +21,7 @@ mod separate;
 
 pub use axis::AxisMatrix;
 pub use basis::{Basis, Symmetry, Trig, has_small_factors, trig_of};
+pub use divided::Piece;
 pub use lines::{Lines, Pivot};
 pub(crate) use nearest::{Nearest, may_be_near, nearest};
 pub use separable::Separable;

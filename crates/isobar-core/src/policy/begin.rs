@@ -61,13 +61,13 @@ impl<F> Beginning<F> {
 }
 
 /// The facts that decide on a direct solve, found only if they are needed.
-pub(crate) struct Direct<A, N> {
+pub(crate) struct Direct<A, U, N> {
     /// Whether the device solves directly.
     pub(crate) is_possible: bool,
-    /// Whether the grid is divided among ranks.
-    pub(crate) is_divided: bool,
     /// Returns the factors of the matrix, if it has any and a direct solve pays.
     pub(crate) factors: A,
+    /// Returns whether a single rank would solve directly what several do not.
+    pub(crate) is_undivided: U,
     /// Returns the nearest box where that may be faster than multigrid.
     pub(crate) nearest: N,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Direct<A, N> {
 pub(crate) fn begin<F>(
     [open, options]: [&SolverOptions; 2],
     is_own: bool,
-    direct: Direct<impl Fn() -> Option<F>, impl FnOnce() -> Option<Trial<F>>>,
+    direct: Direct<impl Fn() -> Option<F>, impl FnOnce() -> bool, impl FnOnce() -> Option<Trial<F>>>,
     choice: impl FnOnce() -> Result<Choice>,
 ) -> Result<Beginning<F>> {
     let may_be_direct = |options: &SolverOptions| !is_own && options.leaves_all_open() && direct.is_possible;
@@ -102,10 +102,9 @@ pub(crate) fn begin<F>(
         (beginning.is_replaceable, beginning.is_cycles) = (false, false);
         return Ok(beginning);
     }
-    let is_shared = options.method == Method::Auto && !direct.is_possible && direct.is_divided;
-    if is_shared && (direct.factors)().is_some() {
+    if may_be_direct(open) && (direct.is_undivided)() {
         beginning.why.push(
-            "one rank would solve this directly; transforms of whole axes are not divided among several, which iterate"
+            "one rank would solve this directly; several iterate, as its lines along y, which ranks divide, do not have a fast solution"
                 .into(),
         );
     }
@@ -122,7 +121,7 @@ mod tests {
         let begun = |options: &SolverOptions, [is_possible, is_separable, is_near]: [bool; 3], choice: Choice| {
             let nearest = || is_near.then(|| Trial { factors: "box", why: "it is near".into(), most_iterations: 36.0 });
             let factors = || is_separable.then_some("matrix");
-            let direct = Direct { is_possible, is_divided: !is_possible, factors, nearest };
+            let direct = Direct { is_possible, factors, is_undivided: || is_separable, nearest };
             begin([options; 2], false, direct, || Ok(choice)).unwrap()
         };
         let open = SolverOptions::default();
@@ -134,8 +133,8 @@ mod tests {
         // The box is a preconditioner, and replaces that of conjugate gradients alone.
         let cycles = begun(&open, [true, false, true], Choice::cycles());
         assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));
-        let divided = begun(&open, [false, true, true], Choice::galerkin());
-        assert!(divided.factors.is_none() && divided.why[0].contains("one rank would solve this directly"));
+        let other = begun(&open, [false, true, true], Choice::galerkin());
+        assert!(other.factors.is_none() && other.why.is_empty());
         let asked = SolverOptions { method: Method::Cg, ..open };
         assert!(begun(&asked, [true; 3], Choice::galerkin()).factors.is_none());
     }

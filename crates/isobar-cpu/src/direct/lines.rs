@@ -42,6 +42,16 @@ impl Systems {
         PACKS.min(packs) * if self.is_periodic { 3 } else { 2 } * self.cells.len()
     }
 
+    /// Returns the shift and weights of each cell, and its coupling to the next.
+    pub(super) fn rows(&self) -> impl Iterator<Item = ([f64; 3], f64)> {
+        self.cells.iter().map(|&Cell { shift, weights: [a, b], coupling }| ([shift, a, b], coupling))
+    }
+
+    /// Returns the least distance of pivots from 0.
+    pub(super) fn least(&self) -> f64 {
+        self.least
+    }
+
     /// Returns the bytes of its numbers.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&self.cells[..])
@@ -68,6 +78,9 @@ impl WithSimd for Solve<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
+        if self.systems.cells.is_empty() {
+            return;
+        }
         let (fours, rest) = self.places.as_chunks::<PACKS>();
         for four in fours {
             self.solve(simd, four);
@@ -194,7 +207,7 @@ impl Solve<'_> {
 
 /// Returns 1 / p; pivots of an indefinite matrix are moved away from 0.
 #[inline(always)]
-fn inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
+pub(super) fn inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
     let one = Pack::splat(simd, 1.0);
     if least == 0.0 {
         return one.over(pivot);
@@ -213,7 +226,11 @@ fn last_inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f6
 }
 
 #[inline(always)]
-fn eigenvalues<const N: usize, S: Simd>(simd: S, [a, b]: [&[f64]; 2], places: &[Place; N]) -> [[Pack<S, f64>; N]; 2] {
+pub(super) fn eigenvalues<const N: usize, S: Simd>(
+    simd: S,
+    [a, b]: [&[f64]; 2],
+    places: &[Place; N],
+) -> [[Pack<S, f64>; N]; 2] {
     let zero = Pack::splat(simd, 0.0);
     let (mut mu, mut nu) = ([zero; N], [zero; N]);
     for (n, &(_, at, number)) in places.iter().enumerate() {

@@ -5,6 +5,7 @@
 //! * `lines` solves tridiagonal systems, `line` a single one,
 //! * `passes` has the passes of a solve, `tables` their data, `planes` the places of numbers in vectors and in the working
 //!   array, `memory` that array,
+//! * `divided` solves lines that ranks divide,
 //! * `callers` solves between callers' arrays, and `judge` computes the norms of their residual.
 //!
 //! A solve is three passes over memory. The first and the last transform plane by plane along both axes, the middle one solves
@@ -19,6 +20,7 @@
 mod blocks;
 mod both;
 mod callers;
+mod divided;
 mod fft;
 mod judge;
 mod line;
@@ -35,8 +37,10 @@ mod trig;
 use std::sync::{Arc, Mutex};
 
 use isobar_core::backend::{DirectSolver, Judged};
-use isobar_core::prelude::{Layout, Result, Separable, SharedDirect, Source, Target};
+use isobar_core::prelude::{Backend, Layout, Result, Separable, SharedDirect, Source, Target};
+use isobar_core::stencil::Axis;
 
+use self::divided::Divided;
 use self::line::OneLine;
 use self::memory::Buffer;
 use self::passes::{Array, Passes};
@@ -44,25 +48,25 @@ use self::tables::Tables;
 use self::transform::Transform;
 use crate::{Cpu, Shared, Vector};
 
-/// Makes the solver of a separable matrix, for vectors that are not part of a larger grid.
+/// Makes the solver of a separable matrix; on ranks, where its lines lie along y, which they divide.
 ///
 /// # Errors
 /// See [`Separable::bases`]; [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
-    if layout.first_row() != 0 || layout.len_with_halo() != layout.len() {
+    if cpu.ranks.is_some() && factors.line != Axis::Y as usize {
         return Ok(None);
     }
-    if factors.lines.len() == factors.shape.cells() {
+    if factors.lines.len() == factors.shape.cells() && cpu.ranks.is_none() {
         return Ok(Some(Arc::new(Mutex::new(OneLine::new(cpu, *layout, factors)?))));
     }
-    let tables = Tables::new(cpu, *layout, factors)?;
-    let memory = Memory::new(&tables)?;
-    Ok(Some(Arc::new(Mutex::new(Planewise { tables, memory }))))
+    Ok(Some(Arc::new(Mutex::new(Planewise::new(cpu, layout, factors)?))))
 }
 
 struct Planewise {
     tables: Tables,
     memory: Memory,
+    /// The ends of lines that ranks divide.
+    divided: Option<Divided>,
 }
 
 /// The working memory of a solve.
@@ -97,46 +101,87 @@ impl Memory {
     }
 }
 
+/// The passes over this memory.
+fn passes<'a>(tables: &'a Tables, Memory { work, passing, scratch }: &mut Memory) -> Passes<'a> {
+    Passes { tables, work: work.share(), passing: passing.share(), scratch: scratch.share() }
+}
+
+/// Makes the tables of a matrix, and those of the ends of its lines if ranks divide them.
+fn tables(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<(Tables, Option<Divided>)> {
+    let bases = factors.bases()?;
+    let Some(ranks) = &cpu.ranks else { return Ok((Tables::new(cpu, *layout, factors, &bases), None)) };
+    let (own, piece) = factors.rows(cpu.own_rows(factors.shape)?);
+    let tables = Tables::new(cpu, *layout, &own, &bases);
+    let modes = tables.planes.rows * tables.planes.pitch;
+    Ok((tables, Some(Divided::new(cpu, ranks, factors, piece, modes)?)))
+}
+
 impl Planewise {
-    fn passes(&mut self) -> Passes<'_> {
-        let Memory { work, passing, scratch } = &mut self.memory;
-        Passes { tables: &self.tables, work: work.share(), passing: passing.share(), scratch: scratch.share() }
+    fn new(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Self> {
+        let (tables, divided) = tables(cpu, layout, factors)?;
+        Ok(Self { memory: Memory::new(&tables)?, tables, divided })
     }
 
     /// Computes u = A⁻¹ b; both may be the same vector.
-    fn run(&mut self, b: Shared<f64>, u: Shared<f64>) {
-        let passes = self.passes();
+    fn run(&mut self, b: Shared<f64>, u: Shared<f64>) -> Result<()> {
+        let passes = passes(&self.tables, &mut self.memory);
         passes.take(Array::Vector(b));
+        if let Some(divided) = &mut self.divided {
+            divided.meet(&passes)?;
+        }
         passes.solve_lines();
         passes.give(Array::Vector(u));
+        Ok(())
+    }
+
+    /// Takes other factors where only the tridiagonal systems change, so that eigenvectors stay. Returns whether that is so.
+    ///
+    /// # Errors
+    /// See [`Separable::check`].
+    fn change_lines(&mut self, factors: &Separable) -> Result<bool> {
+        let before = self.divided.as_ref().map_or(&self.tables.factors, |divided| &divided.whole);
+        if !factors.has_transforms_of(before) {
+            return Ok(false);
+        }
+        factors.check(self.tables.values.each_ref().map(Vec::as_slice))?;
+        match &mut self.divided {
+            None => self.tables.change_lines(factors.clone()),
+            Some(divided) => {
+                let (own, piece) = factors.rows(self.tables.cpu.own_rows(factors.shape)?);
+                self.tables.change_lines(own);
+                divided.change_lines(factors, piece);
+            }
+        }
+        Ok(true)
     }
 }
 
 impl DirectSolver<Cpu> for Planewise {
     fn solve(&mut self, b: &Vector<f64>, u: &mut Vector<f64>) -> Result<()> {
-        self.run(b.share(), u.share_mut());
-        Ok(())
+        self.run(b.share(), u.share_mut())
     }
 
     fn solve_in_place(&mut self, x: &mut Vector<f64>) -> Result<()> {
         let x = x.share_mut();
-        self.run(x, x);
-        Ok(())
+        self.run(x, x)
     }
 
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
-        Ok(callers::solve(&self.passes(), b, u))
+        // Ranks judge vectors.
+        let is_whole = self.divided.is_none();
+        Ok(is_whole.then(|| callers::solve(&passes(&self.tables, &mut self.memory), b, u)).flatten())
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
-        if self.tables.change_lines(factors)? {
+        if self.change_lines(factors)? {
             return Ok(());
         }
-        let tables = Tables::new(&self.tables.cpu, self.tables.planes.layout, factors)?;
+        let Tables { cpu, planes, .. } = &self.tables;
+        let (tables, divided) = tables(cpu, &planes.layout, factors)?;
         if !self.memory.suits(&tables) {
             self.memory = Memory::new(&tables)?;
         }
-        self.tables = tables;
+        (self.tables, self.divided) = (tables, divided);
         Ok(())
     }
 
@@ -148,7 +193,9 @@ impl DirectSolver<Cpu> for Planewise {
         let Memory { work, passing, scratch } = &self.memory;
         let Tables { along, across, systems, .. } = &self.tables;
         let tables = along.bytes() + across.as_ref().map_or(0, Transform::bytes) + systems.bytes();
-        (work.len() + passing.len() + scratch.len()) * size_of::<f64>() + tables
+        (work.len() + passing.len() + scratch.len()) * size_of::<f64>()
+            + tables
+            + self.divided.as_ref().map_or(0, Divided::bytes)
     }
 }
 

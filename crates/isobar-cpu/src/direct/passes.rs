@@ -113,6 +113,24 @@ impl Passes<'_> {
     /// Solves along the lines across all planes.
     pub(super) fn solve_lines(&self) {
         let tables = self.tables;
+        self.for_lines(|places, thread| {
+            let (start, len) = self.scratch_of(thread);
+            // SAFETY: each thread has its own.
+            let scratch = unsafe { self.scratch.row_mut(start, len) };
+            tables.cpu.dispatch::<f64, _>(Solve {
+                systems: &tables.systems,
+                values: [&tables.values[0], &tables.values[1]],
+                x: self.work,
+                stride: tables.planes.stride,
+                places,
+                scratch,
+            });
+        });
+    }
+
+    /// Calls `f(places, thread)` for some packs of modes after others.
+    pub(super) fn for_lines(&self, f: impl Fn(&[Place], usize) + Sync) {
+        let tables = self.tables;
         let (planes, packs, lanes) = (&tables.planes, tables.packs(), tables.machine.lanes);
         let all = planes.rows * packs;
         tables.each(all.div_ceil(PACKS_A_TURN), |turn, thread| {
@@ -122,17 +140,7 @@ impl Passes<'_> {
                 (planes.row(0, row) + column, column, row)
             };
             let places: [Place; PACKS_A_TURN] = std::array::from_fn(place);
-            let (start, len) = self.scratch_of(thread);
-            // SAFETY: each thread has its own.
-            let scratch = unsafe { self.scratch.row_mut(start, len) };
-            tables.cpu.dispatch::<f64, _>(Solve {
-                systems: &tables.systems,
-                values: [&tables.values[0], &tables.values[1]],
-                x: self.work,
-                stride: planes.stride,
-                places: &places[..PACKS_A_TURN.min(all - first)],
-                scratch,
-            });
+            f(&places[..PACKS_A_TURN.min(all - first)], thread);
         });
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use isobar_core::prelude::{Basis, Layout, Result, Separable};
+use isobar_core::prelude::{Basis, Layout, Separable};
 use pulp::{Simd, WithSimd};
 
 use super::lines::Systems;
@@ -50,10 +50,10 @@ impl WithSimd for Ask {
 }
 
 impl Tables {
-    pub(super) fn new(cpu: &Cpu, layout: Layout, factors: &Separable) -> Result<Self> {
-        let bases = factors.bases()?;
+    /// Takes factors and the bases of their transformed axes.
+    pub(super) fn new(cpu: &Cpu, layout: Layout, factors: &Separable, bases: &[Basis; 2]) -> Self {
         let machine = cpu.dispatch::<f64, _>(Ask);
-        let [along, across] = &bases;
+        let [along, across] = bases;
         // A single row is multiplied by its vector of one entry together with the other factor.
         let [factor, across_rows] = match across.len() {
             1 => [across.entry(0, 0), 0.0],
@@ -69,7 +69,7 @@ impl Tables {
         let by = |basis: &Basis| {
             if basis.trig().is_some() { "transform" } else { "products with its eigenvectors" }
         };
-        Ok(Self {
+        Self {
             cpu: cpu.clone(),
             factors: factors.clone(),
             planes: Planes::new(layout, factors),
@@ -79,24 +79,15 @@ impl Tables {
             values,
             constant: along.entry(0, 0) * across.entry(0, 0),
             sums: factors.has_uneven_sums().then(|| bases.each_ref().map(sums_of)),
-            description: factors.describe(&bases, by),
+            description: factors.describe(bases, by),
             machine,
-        })
+        }
     }
 
     /// Takes other factors where only the tridiagonal systems change, so that eigenvectors stay.
-    /// Returns whether that is so.
-    ///
-    /// # Errors
-    /// See [`Separable::check`].
-    pub(super) fn change_lines(&mut self, factors: &Separable) -> Result<bool> {
-        if !factors.has_transforms_of(&self.factors) {
-            return Ok(false);
-        }
-        factors.check(self.values.each_ref().map(Vec::as_slice))?;
+    pub(super) fn change_lines(&mut self, factors: Separable) {
         self.systems = Systems::new(&factors.lines);
-        self.factors = factors.clone();
-        Ok(true)
+        self.factors = factors;
     }
 
     /// Returns the threads worth using.

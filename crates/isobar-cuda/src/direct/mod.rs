@@ -1,6 +1,8 @@
-//! Direct solves of separable matrices: products with eigenvectors ([`axis`]), tridiagonal systems, and norms of residuals.
+//! Direct solves of separable matrices: products with eigenvectors ([`axis`]), tridiagonal systems, which ranks may divide (`divided`), and norms of
+//! residuals.
 
 pub mod axis;
+mod divided;
 
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +12,7 @@ use isobar_core::prelude::{
 };
 
 use self::axis::Axis;
+use self::divided::{Divided, Lines};
 use crate::array::c_order;
 use crate::launch::refuse_while_recording;
 use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Scalars, Vector, compile, kernels};
@@ -50,6 +53,8 @@ struct Direct {
     totals: Option<Buffer>,
     /// Arrays in C order.
     work: [Buffer; 2],
+    /// The ends of lines that ranks divide.
+    divided: Option<Divided>,
 }
 
 /// Returns whether both transformed axes have fast transforms, or products that are worth while.
@@ -57,9 +62,12 @@ pub(crate) fn pays(backend: &Cuda, factors: &Separable) -> bool {
     factors.factors.iter().all(|factor| axis::pays(backend, factor))
 }
 
-/// Makes the solver of a separable matrix.
-pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Result<SharedDirect<Cuda>> {
-    Ok(Arc::new(Mutex::new(Direct::new(backend, layout, factors)?)))
+/// Makes the solver of a separable matrix; on ranks, where its lines lie along y, which they divide.
+pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cuda>>> {
+    if backend.ranks.is_some() && factors.line != isobar_core::stencil::Axis::Y as usize {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Mutex::new(Direct::new(backend, layout, factors)?))))
 }
 
 /// The division of lines: threads per line, a power of two, and lines per block.
@@ -122,12 +130,20 @@ impl Direct {
         refuse_while_recording("allocating")?;
         let context = backend.context();
         let bases = factors.bases()?;
+        let (factors, divided) = match &backend.ranks {
+            None => (factors.clone(), None),
+            Some(ranks) => {
+                let (own, piece) = factors.rows(backend.own_rows(factors.shape)?);
+                (own, Some(Divided::new(backend, ranks, factors, piece)?))
+            }
+        };
+        let factors = &factors;
         let module = backend.module(source());
         let room = |count: usize, what: &str| Buffer::new(context, count * size_of::<f64>(), what);
         let [a, b] = [0, 1].map(|which| Axis::new(backend, &module, factors, which, &bases[which]));
         let axes = [a?, b?];
-        let (cells, n) = (factors.shape.cells(), factors.lines.len());
-        let segments = Segments::of(n);
+        let (cells, n) = (factors.shape.cells(), factors.extent(factors.line));
+        let segments = Segments::of(factors.lines.len());
         let this = Self {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
             tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
@@ -141,8 +157,11 @@ impl Direct {
             factors: factors.clone(),
             bases,
             axes,
+            divided,
         };
-        for kernel in [segments.kernel(), this.judging_kernel(), "sum_first_line", "center_first_line"] {
+        let whole = [this.judging_kernel(), "sum_first_line", "center_first_line"];
+        let others: &[_] = if this.divided.is_some() { &divided::KERNELS } else { &whole };
+        for kernel in others.iter().copied().chain([segments.kernel()]) {
             this.module.kernel(kernel)?;
         }
         Ok(this)
@@ -154,7 +173,7 @@ impl Direct {
     }
 
     fn line_count(&self) -> usize {
-        self.factors.shape.cells() / self.factors.lines.len()
+        self.factors.shape.cells() / self.factors.extent(self.factors.line)
     }
 
     /// Solves the lines. With `is_floating`, the means of the right-hand side and of the solution are removed.
@@ -167,9 +186,13 @@ impl Direct {
             self.find_mean(x)?;
         }
         let Separable { line, across, lines, .. } = &self.factors;
+        if lines.is_empty() {
+            return Ok(());
+        }
         let segments = Segments::of(lines.len());
         let arguments = Arguments::new()
             .with(lines.len() as i32)
+            .with(self.factors.extent(*line) as i32)
             .with(self.factors.stride(*line) as i32)
             .with(self.line_count() as i32)
             .with(self.factors.extent(across[0]) as i32)
@@ -217,11 +240,17 @@ impl Direct {
     }
 
     /// Solves u = A⁻¹ b, both in C order.
-    fn solve_c_order(&self, b: Pointer, u: Pointer, is_floating: bool) -> Result<()> {
+    fn solve_c_order(&mut self, b: Pointer, u: Pointer, is_floating: bool) -> Result<()> {
         let [first, second] = self.work.each_ref().map(Buffer::start);
         // Each kernel begins with the lines that the previous one wrote last, which are still in the cache.
         self.multiply((0, false), false, [b, second])?;
         self.multiply((1, false), true, [second, first])?;
+        if let Some(divided) = &mut self.divided {
+            divided.meet(
+                &self.backend,
+                &Lines { module: &self.module, factors: &self.factors, axes: &self.axes, x: first },
+            )?;
+        }
         self.solve_lines(first, is_floating)?;
         self.multiply((1, true), false, [first, second])?;
         self.multiply((0, true), true, [second, u])
@@ -255,7 +284,7 @@ impl Direct {
     }
 
     /// Solves, and computes the norms of the residual.
-    fn solve_and_judge(&self, b: Pointer, u: Pointer) -> Result<()> {
+    fn solve_and_judge(&mut self, b: Pointer, u: Pointer) -> Result<()> {
         self.solve_c_order(b, u, self.factors.is_singular())?;
         self.judge(b, u)
     }
@@ -283,7 +312,7 @@ impl DirectSolver<Cuda> for Direct {
     }
 
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
-        let (Source::Device(b), Target::Device(u)) = (b, &*u) else { return Ok(None) };
+        let (Source::Device(b), Target::Device(u), None) = (b, &*u, &self.divided) else { return Ok(None) };
         let cells = self.factors.shape.cells();
         let overlap = b.pointer().abs_diff(u.pointer()) < (cells * size_of::<f64>()) as u64;
         // Kernels write two numbers at once.
@@ -291,7 +320,8 @@ impl DirectSolver<Cuda> for Direct {
         {
             return Ok(None);
         }
-        self.backend
+        let backend = self.backend.clone();
+        backend
             .with_device_arrays(&[b, u], &[], "a direct solve", || self.solve_and_judge(b.pointer(), u.pointer()))?;
         let bank = self.backend.read(&self.scalars)?;
         let of = |scalar: Scalar, n: usize| bank[scalar.index() + n];
@@ -305,11 +335,20 @@ impl DirectSolver<Cuda> for Direct {
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
         refuse_while_recording("new coefficients")?;
-        if factors.has_transforms_of(&self.factors) {
+        let before = self.divided.as_ref().map_or(&self.factors, |divided| &divided.whole);
+        if factors.has_transforms_of(before) {
             factors.check(self.bases.each_ref().map(Basis::values))?;
-            self.lines.write(&table(factors))?;
-            self.tables.write(&tables(factors))?;
-            self.factors = factors.clone();
+            let own = match &mut self.divided {
+                None => factors.clone(),
+                Some(divided) => {
+                    let (own, piece) = factors.rows(self.backend.own_rows(factors.shape)?);
+                    divided.change_lines(factors, piece)?;
+                    own
+                }
+            };
+            self.lines.write(&table(&own))?;
+            self.tables.write(&tables(&own))?;
+            self.factors = own;
             return Ok(());
         }
         *self = Self::new(&self.backend, &self.layout, factors)?;
@@ -323,6 +362,7 @@ impl DirectSolver<Cuda> for Direct {
     fn bytes(&self) -> usize {
         let Self { axes, lines, tables, kept, totals, work, .. } = self;
         let buffers = [lines, tables].into_iter().chain(kept).chain(totals).chain(work).map(Buffer::bytes);
-        buffers.chain(axes.iter().map(Axis::bytes)).sum()
+        let ends = self.divided.as_ref().map_or(0, Divided::bytes);
+        buffers.chain(axes.iter().map(Axis::bytes)).sum::<usize>() + ends
     }
 }

@@ -7,7 +7,7 @@ use crate::rocks::{
     check_all_floating, check_points, check_rough, check_smooth, floating, point_cycles, rough, smooth, uneven,
 };
 use crate::solves::{Like, check_updated, solve_on};
-use crate::{cpu, cpus, described, refusal};
+use crate::{cpu, cpus, described, direct, refusal};
 
 #[test]
 fn conjugate_gradients() {
@@ -52,6 +52,9 @@ fn what_is_chosen() {
     };
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary[1] = [Boundary::Dirichlet(0.0); 2];
+    assert_eq!(&*described(&problem, 2).method, "direct");
+    let smooth = |[i, j, k]: [usize; 3]| 1.0 + 0.1 * ((i * j * k) as f64 / 100.0).sin();
+    problem.coefficient = Coefficient::Isotropic(shape.places().map(smooth).collect());
     let of = described(&problem, 2);
     assert_eq!((&*of.method, of.smoother), ("multigrid", Smoother::PointRedBlack));
     assert!(of.notes.iter().any(|note| note.starts_with("points: no direction is stiff")), "{:?}", of.notes);
@@ -109,4 +112,20 @@ fn what_is_not_there_is_said() {
     );
     let said = refusal(9, &stencil, &galerkin);
     assert!(said.contains("8 rows for 9 ranks") && said.contains("use at most 8 ranks"), "{said}");
+}
+
+#[test]
+fn divided_lines_are_solved_directly() {
+    direct::check_boxes(&cpu);
+    direct::check_boxes(&cpus(2));
+}
+
+#[test]
+fn direct_solvers_take_other_coefficients() {
+    direct::check_changes(&cpu);
+}
+
+#[test]
+fn boxes_are_solved_directly_where_lines_along_y_can_be() {
+    direct::check_choice(&cpu);
 }

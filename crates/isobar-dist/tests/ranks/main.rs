@@ -5,6 +5,7 @@ mod checks;
 mod deflated;
 mod deflation;
 mod diffusion;
+mod direct;
 mod failures;
 mod galerkin;
 mod heat;

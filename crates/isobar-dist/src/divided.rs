@@ -1,0 +1,201 @@
+//! This module redistributes grids between a division into rows and one into layers.
+
+use isobar_core::prelude::{Layout, Real, Result, Shape, Slab};
+use isobar_core::real::{bytes_of, bytes_of_mut};
+
+use crate::communicator::Message;
+use crate::part::{Division, Link, PartBackend, Redivision};
+use crate::ranks::Ranks;
+
+/// The vectors of all layers of a rank's rows.
+pub(crate) struct Divided<B: PartBackend, C: Real> {
+    /// The numbers to redistribute to layers.
+    pub(crate) g: B::Vector<C>,
+    /// The numbers that were redistributed to rows.
+    pub(crate) x: B::Vector<C>,
+    division: Division,
+    staging: Staging<C>,
+}
+
+/// The host buffers, if numbers pass through the host: half plane by half plane, the larger grid's red columns of a row before its
+/// black ones.
+struct Staging<C> {
+    /// All layers of this rank's rows.
+    rows: Vec<C>,
+    /// The same numbers, sorted by the rank that has the layer.
+    packed: Vec<C>,
+    /// All rows of this rank's layers.
+    layers: Vec<C>,
+}
+
+impl<B: PartBackend, C: Real> Divided<B, C> {
+    pub(crate) fn new(backend: &B, division: Division, part: &Layout, layers: &Layout) -> Result<Self> {
+        let [part_len, layers_len] = if backend.exchanges_on_host() { [part.len(), layers.len()] } else { [0; 2] };
+        let zeros = |len| vec![C::ZERO; len];
+        Ok(Self {
+            g: backend.zeros(part)?,
+            x: backend.zeros(part)?,
+            division,
+            staging: Staging { rows: zeros(part_len), packed: zeros(part_len), layers: zeros(layers_len) },
+        })
+    }
+
+    /// Redistributes g, all layers of each rank's rows, to `to`: all rows of this rank's layers.
+    pub(crate) fn collect(&mut self, backend: &B, to: &mut B::Vector<C>) -> Result<()> {
+        if let Some(link) = backend.link() {
+            return link.redivide(backend, &self.division, Redivision::ToLayers { rows: &self.g, layers: to });
+        }
+        let Some(ranks) = backend.ranks() else { return Ok(()) };
+        let rank = ranks.rank();
+        let Self { g, division, staging: Staging { rows, packed, layers }, .. } = self;
+        backend.read_rows(g, rows_of(division, rank), rows)?;
+        each_run(division, rank, rows.len(), |at, there| packed[there].copy_from_slice(&rows[at]));
+        let [sent, received] = pieces(division, rank, packed.len(), layers.len());
+        layers[received[rank].clone()].copy_from_slice(&packed[sent[rank].clone()]);
+        exchange(ranks, packed, &sent, layers, &received)?;
+        if layers_of(division, rank) == 0 {
+            return Ok(());
+        }
+        backend.write_rows(layers, Slab { first: 0, beyond: all_rows(division) }, to)
+    }
+
+    /// Redistributes `from`, each rank's layers, to x: all layers of this rank's rows.
+    pub(crate) fn take(&mut self, backend: &B, from: &B::Vector<C>) -> Result<()> {
+        if let Some(link) = backend.link() {
+            return link.redivide(backend, &self.division, Redivision::ToRows { layers: from, rows: &mut self.x });
+        }
+        let Some(ranks) = backend.ranks() else { return Ok(()) };
+        let rank = ranks.rank();
+        let Self { x, division, staging: Staging { rows, packed, layers }, .. } = self;
+        if layers_of(division, rank) > 0 {
+            backend.read_rows(from, Slab { first: 0, beyond: all_rows(division) }, layers)?;
+        }
+        let [received, sent] = pieces(division, rank, packed.len(), layers.len());
+        packed[received[rank].clone()].copy_from_slice(&layers[sent[rank].clone()]);
+        exchange(ranks, layers, &sent, packed, &received)?;
+        each_run(division, rank, rows.len(), |at, there| rows[at].copy_from_slice(&packed[there]));
+        backend.write_rows(rows, rows_of(division, rank), x)
+    }
+}
+
+type Range = std::ops::Range<usize>;
+
+fn rows_of(division: &Division, rank: usize) -> Slab {
+    Slab { first: division.rows[rank], beyond: division.rows[rank + 1] }
+}
+
+fn layers_of(division: &Division, rank: usize) -> usize {
+    division.layers[rank + 1] - division.layers[rank]
+}
+
+fn all_rows(division: &Division) -> usize {
+    division.rows[division.rows.len() - 1]
+}
+
+fn all_layers(division: &Division) -> usize {
+    division.layers[division.layers.len() - 1]
+}
+
+/// Returns the ranges of a rank's packed rows that hold the layers of each rank, and of its layers that hold the rows of each.
+fn pieces(division: &Division, rank: usize, packed: usize, layers: usize) -> [Vec<Range>; 2] {
+    let ranks = 0..division.rows.len() - 1;
+    let (a_layer, a_row) = (packed / all_layers(division), layers / all_rows(division));
+    // A rank without layers has one as a placeholder.
+    let a_row = if layers_of(division, rank) == 0 { 0 } else { a_row };
+    let piece = |starts: &[usize], other: usize, size: usize| starts[other] * size..starts[other + 1] * size;
+    [
+        ranks.clone().map(|other| piece(&division.layers, other, a_layer)).collect(),
+        ranks.map(|other| piece(&division.rows, other, a_row)).collect(),
+    ]
+}
+
+/// Calls `run` for the layers of each rank in each half plane: where they are in order, and packed.
+fn each_run(division: &Division, rank: usize, len: usize, mut run: impl FnMut(Range, Range)) {
+    let half_planes = 2 * rows_of(division, rank).rows();
+    let half_plane = len / half_planes;
+    let a_layer = half_plane / all_layers(division);
+    for layers in division.layers.windows(2) {
+        let (first, size) = (layers[0] * a_layer, (layers[1] - layers[0]) * a_layer);
+        for n in 0..half_planes {
+            let (at, there) = (n * half_plane + first, half_planes * first + n * size);
+            run(at..at + size, there..there + size);
+        }
+    }
+}
+
+/// Sends each other rank its piece of one array, and receives one of another.
+fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], received: &[Range]) -> Result<()> {
+    let (mut rest, mut messages) = (to, Vec::with_capacity(sent.len()));
+    for (peer, (sent, received)) in sent.iter().zip(received).enumerate() {
+        let (receive, others) = rest.split_at_mut(received.len());
+        rest = others;
+        if peer != ranks.rank() {
+            let (send, receive) = (bytes_of(&from[sent.clone()]), bytes_of_mut(receive));
+            messages.push(Message { peer, tag: 0, send, receive });
+        }
+    }
+    ranks.world().exchange(&mut messages)
+}
+
+/// Two numbers for each line that ranks divide, in two rows a rank: those of this rank's pieces of all lines, or those of all ranks' pieces of this rank's
+/// lines. Every rank has about as many lines.
+///
+/// Both are vectors of layers of lines: [`place`] is that of a line in the first row, and rows are [`row`] numbers apart.
+pub struct Ends<B: PartBackend> {
+    divided: Divided<B, f64>,
+    /// The layout of numbers of this rank's lines.
+    pub lines: Layout,
+}
+
+impl<B: PartBackend> Ends<B> {
+    /// Makes the numbers of so many lines.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    pub fn new(backend: &B, ranks: &Ranks, lines: usize) -> Result<Self> {
+        let (rank, size) = (ranks.rank(), ranks.size());
+        let shape = Shape::new(lines.div_ceil(size), 2 * size, size);
+        let rows = Slab { first: 2 * rank, beyond: 2 * rank + 2 };
+        let all = Layout::new(Shape { nz: 1, ..shape })?;
+        let division = Division { rows: (0..=size).map(|rank| 2 * rank).collect(), layers: (0..=size).collect() };
+        Ok(Self { divided: Divided::new(backend, division, &rows.layout(shape, false)?, &all)?, lines: all })
+    }
+
+    /// Returns this rank's numbers of all lines, which are sent.
+    pub fn own(&mut self) -> &mut B::Vector<f64> {
+        &mut self.divided.g
+    }
+
+    /// Returns this rank's numbers of all lines, which were received.
+    pub fn received(&self) -> &B::Vector<f64> {
+        &self.divided.x
+    }
+
+    /// Sends this rank's numbers of all lines, and receives those of all ranks of this rank's lines.
+    ///
+    /// # Errors
+    /// The errors of the exchange and of the device.
+    pub fn collect(&mut self, backend: &B, to: &mut B::Vector<f64>) -> Result<()> {
+        self.divided.collect(backend, to)
+    }
+
+    /// Sends all ranks' numbers of this rank's lines, and receives this rank's of all lines.
+    ///
+    /// # Errors
+    /// The errors of the exchange and of the device.
+    pub fn take(&mut self, backend: &B, from: &B::Vector<f64>) -> Result<()> {
+        self.divided.take(backend, from)
+    }
+}
+
+/// Returns the place of a line's first number in a vector of [`Ends`].
+pub fn place(layout: &Layout, line: usize) -> usize {
+    let (pitch, layers) = (layout.pitch(), layout.shape().nz);
+    let (layer, within) = (line / (2 * pitch), line % (2 * pitch));
+    (within / pitch * layers + layer) * pitch + within % pitch
+}
+
+/// Returns the distance between the two numbers of a line in a vector of [`Ends`].
+pub fn row(layout: &Layout) -> usize {
+    2 * layout.half_plane()
+}
