@@ -23,6 +23,7 @@ pub fn all() -> Result<Vec<Source>> {
     let mut all: Vec<Source> = sources().into();
     all.extend([
         direct::source(),
+        direct::divided::source(),
         direct::axis::source(256, true, false),
         direct::axis::source(405, false, true),
         peers::source(),

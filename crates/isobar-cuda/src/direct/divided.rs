@@ -1,5 +1,7 @@
 //! Lines whose cells are divided among ranks, as `isobar-cpu/src/direct/divided.rs` has them.
 
+use std::sync::Arc;
+
 use isobar_core::direct::Piece;
 use isobar_core::prelude::{Backend, Layout, Result, Separable};
 use isobar_dist::Ranks;
@@ -7,15 +9,17 @@ use isobar_dist::divided::{Ends, row};
 
 use super::axis::Axis;
 use crate::launch::argument;
-use crate::{Arguments, Buffer, Cuda, Module, Pointer, Vector};
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, Source, Vector, kernels};
 
 /// Lines per block.
 const THREADS: usize = 128;
 
-/// The kernels for lines that are divided.
-pub(super) const KERNELS: [&str; 4] = ["condense_lines", "factorise_ends", "solve_ends", "expand_ends"];
+/// Returns the source of the kernels.
+pub fn source() -> Source {
+    Source::new("direct_ends", kernels::DIRECT_ENDS)
+}
 
-/// The contributions of a piece to the systems of last cells, as in direct.cu.
+/// The contributions of a piece to the systems of last cells, as in direct_ends.cu.
 #[derive(Clone, Copy)]
 enum Part {
     RowSums,
@@ -25,6 +29,7 @@ enum Part {
 
 /// The ends of this rank's pieces of lines, and the systems of last cells.
 pub(super) struct Divided {
+    module: Arc<Module>,
     /// The matrix on all ranks' rows.
     pub(super) whole: Separable,
     piece: Piece,
@@ -40,7 +45,6 @@ pub(super) struct Divided {
 
 /// The lines of a rank, transformed to modes.
 pub(super) struct Lines<'a> {
-    pub(super) module: &'a Module,
     /// The factors of this rank's rows.
     pub(super) factors: &'a Separable,
     pub(super) axes: &'a [Axis; 2],
@@ -54,7 +58,7 @@ fn table(Piece { inner, before, last }: &Piece) -> Vec<f64> {
 }
 
 argument! {
-    /// `Ends` of direct.cu.
+    /// `Ends` of direct_ends.cu.
     struct Places {
         pitch: i32,
         layers: i32,
@@ -73,7 +77,12 @@ impl Divided {
     pub(super) fn new(cuda: &Cuda, ranks: &Ranks, whole: &Separable, piece: Piece) -> Result<Self> {
         let lines = whole.shape.cells() / whole.shape.ny;
         let ends = Ends::new(cuda, ranks, lines)?;
+        let module = cuda.module(source());
+        for kernel in ["condense_lines", "factorise_ends", "solve_ends", "expand_ends"] {
+            module.kernel(kernel)?;
+        }
         Ok(Self {
+            module,
             whole: whole.clone(),
             ranks: ranks.size(),
             table: Buffer::from_slice(cuda.context(), &table(&piece), "tridiagonal systems")?,
@@ -106,14 +115,14 @@ impl Divided {
         self.condense(cuda, lines, Part::Sums)?;
         self.ends.collect(cuda, &mut self.sums)?;
         let arguments = self.systems().with(pivots[0].pointer()).with(pivots[1].pointer()).with(self.sums.pointer());
-        self.launch(cuda, lines, "solve_ends", row(&self.ends.lines), arguments)?;
+        self.launch(cuda, "solve_ends", row(&self.ends.lines), arguments)?;
         self.pivots = Some(pivots);
         self.ends.take(cuda, &self.sums)?;
         let received = self.ends.received();
         let arguments = self.of_lines(lines).with(self.piece.before);
         let arguments = arguments.with(self.piece.inner.couplings.last().copied().unwrap_or_default());
         let arguments = arguments.with(received.pointer()).with(Places::of(received.layout())).with(lines.x);
-        self.launch(cuda, lines, "expand_ends", self.count(), arguments)
+        self.launch(cuda, "expand_ends", self.count(), arguments)
     }
 
     /// Computes the pivots of the systems of last cells.
@@ -125,7 +134,7 @@ impl Divided {
         }
         let arguments = self.systems().with(self.whole.lines.least_pivot);
         let arguments = arguments.with(parts[0].pointer()).with(parts[1].pointer());
-        self.launch(cuda, lines, "factorise_ends", row(&self.ends.lines), arguments)?;
+        self.launch(cuda, "factorise_ends", row(&self.ends.lines), arguments)?;
         Ok(parts)
     }
 
@@ -136,7 +145,7 @@ impl Divided {
         let arguments = arguments.with(lines.axes[0].values.start()).with(lines.axes[1].values.start());
         let own = self.ends.own();
         let arguments = arguments.with(lines.x).with(part as i32).with(Places::of(own.layout())).with(own.pointer());
-        self.launch(cuda, lines, "condense_lines", self.count(), arguments)
+        self.launch(cuda, "condense_lines", self.count(), arguments)
     }
 
     /// Returns the number of lines.
@@ -155,14 +164,7 @@ impl Divided {
         Arguments::new().with(row(&self.ends.lines) as i32).with(self.ranks as i32)
     }
 
-    fn launch(
-        &self,
-        cuda: &Cuda,
-        lines: &Lines<'_>,
-        kernel: &'static str,
-        count: usize,
-        arguments: Arguments,
-    ) -> Result<()> {
-        cuda.launch(lines.module.kernel(kernel)?, [count.div_ceil(THREADS), 1, 1], [THREADS, 1], arguments)
+    fn launch(&self, cuda: &Cuda, kernel: &'static str, count: usize, arguments: Arguments) -> Result<()> {
+        cuda.launch(self.module.kernel(kernel)?, [count.div_ceil(THREADS), 1, 1], [THREADS, 1], arguments)
     }
 }

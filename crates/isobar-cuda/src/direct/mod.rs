@@ -2,7 +2,7 @@
 //! residuals.
 
 pub mod axis;
-mod divided;
+pub mod divided;
 
 use std::sync::{Arc, Mutex};
 
@@ -159,9 +159,7 @@ impl Direct {
             axes,
             divided,
         };
-        let whole = [this.judging_kernel(), "sum_first_line", "center_first_line"];
-        let others: &[_] = if this.divided.is_some() { &divided::KERNELS } else { &whole };
-        for kernel in others.iter().copied().chain([segments.kernel()]) {
+        for kernel in [segments.kernel(), this.judging_kernel(), "sum_first_line", "center_first_line"] {
             this.module.kernel(kernel)?;
         }
         Ok(this)
@@ -246,10 +244,7 @@ impl Direct {
         self.multiply((0, false), false, [b, second])?;
         self.multiply((1, false), true, [second, first])?;
         if let Some(divided) = &mut self.divided {
-            divided.meet(
-                &self.backend,
-                &Lines { module: &self.module, factors: &self.factors, axes: &self.axes, x: first },
-            )?;
+            divided.meet(&self.backend, &Lines { factors: &self.factors, axes: &self.axes, x: first })?;
         }
         self.solve_lines(first, is_floating)?;
         self.multiply((1, true), false, [first, second])?;

@@ -32,6 +32,7 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "tensor_product/residual.cuh",
     "tensor_product/stream.cuh",
     "tensor_product/tensor_product.cuh",
+    "tridiagonal.cuh",
 ];
 
 /// Unfused vector operations and scalars.
@@ -44,6 +45,8 @@ pub const PROBLEM: &str = include_str!("problem.cu");
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
 /// Direct solves of separable boxes.
 pub const DIRECT: &str = include_str!("direct.cu");
+/// Ends of lines that ranks divide, for direct solves.
+pub const DIRECT_ENDS: &str = include_str!("direct_ends.cu");
 /// Fast transforms of uniform axes.
 pub const FOURIER: &str = include_str!("fourier.cu");
 /// Exchange between GPUs.
