@@ -188,6 +188,25 @@ impl<B: PartBackend> Ends<B> {
     }
 }
 
+/// Returns the last row of the previous rank and the first one of the next, given this rank's first and last. The last rank is before the first one.
+///
+/// # Errors
+/// The errors of the exchange.
+pub fn rows_beside(ranks: &Ranks, [first, last]: [&[f64]; 2]) -> Result<[Vec<f64>; 2]> {
+    let (rank, size) = (ranks.rank(), ranks.size());
+    let mut beside = [vec![0.0; last.len()], vec![0.0; first.len()]];
+    let [previous, next] = [(rank + size - 1) % size, (rank + 1) % size];
+    let [before, after] = &mut beside;
+    let mut messages = [
+        Message { peer: previous, tag: 0, send: bytes_of(first), receive: &mut [] },
+        Message { peer: next, tag: 0, send: &[], receive: bytes_of_mut(after) },
+        Message { peer: next, tag: 1, send: bytes_of(last), receive: &mut [] },
+        Message { peer: previous, tag: 1, send: &[], receive: bytes_of_mut(before) },
+    ];
+    ranks.world().exchange(&mut messages)?;
+    Ok(beside)
+}
+
 /// Returns the place of a line's first number in a vector of [`Ends`].
 pub fn place(layout: &Layout, line: usize) -> usize {
     let (pitch, layers) = (layout.pitch(), layout.shape().nz);

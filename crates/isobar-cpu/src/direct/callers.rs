@@ -1,8 +1,9 @@
 //! Solves between callers' arrays, without vectors.
 
 use isobar_core::backend::Judged;
-use isobar_core::prelude::{Separable, Source, Target};
+use isobar_core::prelude::{Result, Separable, Source, Target};
 
+use super::divided::Divided;
 use super::judge::judge;
 use super::passes::{Array, Passes};
 use crate::Shared;
@@ -28,39 +29,59 @@ pub(super) fn judged(factors: &Separable, [residual, rhs]: [f64; 2], mean: f64) 
     Judged { rhs: rhs.sqrt(), residual: residual.sqrt(), removed }
 }
 
-/// See [`isobar_core::backend::DirectSolver::solve_arrays`].
-pub(super) fn solve(passes: &Passes<'_>, b: &Source<'_>, u: &mut Target<'_>) -> Option<Judged> {
+/// See [`isobar_core::backend::DirectSolver::solve_arrays`]. All ranks return the same.
+pub(super) fn solve(
+    passes: &Passes<'_>,
+    mut divided: Option<&mut Divided>,
+    b: &Source<'_>,
+    u: &mut Target<'_>,
+) -> Result<Option<Judged>> {
     let tables = passes.tables;
-    let cells = tables.factors.shape.cells();
-    let (b, u) = in_c_order(b, u, cells)?;
-    let is_singular = tables.factors.is_singular();
-    // `take` only reads it.
-    passes.take(Array::Callers(Shared::new(b.as_ptr().cast_mut(), cells, 0)));
-    // The entries of the constant mode of planes, which add up all cells: numbers that are not finite show in them, before u changes.
-    let sum = change_first_line(passes, |entry| entry);
-    if !sum.is_finite() {
-        return None;
+    let sum_of_ranks = |value: f64| -> Result<f64> {
+        let mut values = [value];
+        tables.cpu.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().sum(&mut values))?;
+        Ok(values[0])
+    };
+    let arrays = in_c_order(b, u, tables.factors.shape.cells());
+    if sum_of_ranks(f64::from(arrays.is_none()))? > 0.0 {
+        return Ok(None);
     }
-    let mean = if is_singular { sum / (tables.constant * cells as f64) } else { 0.0 };
-    let planes = tables.planes.count as f64;
+    let Some((b, u)) = arrays else { return Ok(None) };
+    let whole = divided.as_ref().map_or(&tables.factors, |divided| &divided.whole);
+    let (cells, planes, is_singular) = (whole.shape.cells() as f64, whole.lines.len() as f64, whole.is_singular());
+    // `take` only reads it.
+    passes.take(Array::Callers(Shared::new(b.as_ptr().cast_mut(), b.len(), 0)));
+    // The entries of the constant mode of planes, which add up all cells: numbers that are not finite show in them, before u changes.
+    let sum = sum_of_ranks(change_first_line(passes, |entry| entry))?;
+    if !sum.is_finite() {
+        return Ok(None);
+    }
+    let mean = if is_singular { sum / (tables.constant * cells) } else { 0.0 };
     if is_singular && tables.sums.is_none() {
         change_first_line(passes, |entry| entry - sum / planes);
+    }
+    if let Some(divided) = &mut divided {
+        divided.meet(passes)?;
     }
     passes.solve_lines();
     if is_singular {
         // A constant is a number times the constant modes.
         let own = match &tables.sums {
-            Some(sums) => sum_of_cells(passes, sums) / (tables.constant * cells as f64),
-            None => change_first_line(passes, |entry| entry) / planes,
+            Some(sums) => sum_of_ranks(sum_of_cells(passes, sums))? / (tables.constant * cells),
+            None => sum_of_ranks(change_first_line(passes, |entry| entry))? / planes,
         };
         change_first_line(passes, |entry| entry - own);
     }
     passes.give(Array::Callers(Shared::of(u)));
     let taken = if tables.sums.is_some() { 0.0 } else { mean };
-    let judged = judged(&tables.factors, judge(&tables.cpu, &tables.factors, [b, u], taken), mean);
+    let own = divided.as_ref().map(|divided| divided.own_rows(u)).transpose()?;
+    let whole = divided.as_ref().map_or(&tables.factors, |divided| &divided.whole);
+    let squares = judge(&tables.cpu, whole, own.as_ref(), [b, u], taken);
+    let squares = [sum_of_ranks(squares[0])?, sum_of_ranks(squares[1])?];
+    let judged = judged(whole, squares, mean);
     // A mean that was not taken from b is at most its rounding.
-    let is_left = taken != mean && mean.abs() * (cells as f64).sqrt() > ROUNDING * judged.rhs;
-    (!is_left).then_some(judged)
+    let is_left = taken != mean && mean.abs() * cells.sqrt() > ROUNDING * judged.rhs;
+    Ok((!is_left).then_some(judged))
 }
 
 /// The part of ‖b‖ that its mean may have where it is left in b.

@@ -4,12 +4,13 @@
 //! rank solves some of these, and with the ends known the cells between them are those of lines of its own (Wang, ACM Trans. Math. Softw. 7, 170, 1981).
 
 use isobar_core::direct::{Lines, Piece};
-use isobar_core::prelude::{Backend, Result, Separable};
+use isobar_core::prelude::{Backend, Result, Separable, Shape};
 use isobar_core::simd::Pack;
 use isobar_dist::Ranks;
-use isobar_dist::divided::{Ends, place, row};
+use isobar_dist::divided::{Ends, place, row, rows_beside};
 use pulp::{Simd, WithSimd};
 
+use super::judge::Own;
 use super::lines::{PACKS, Place, Systems, eigenvalues, inverse};
 use super::passes::Passes;
 use crate::shared::Shared;
@@ -80,6 +81,18 @@ impl Divided {
         self.ends.take(&self.cpu, &self.sums)?;
         self.expand(passes);
         Ok(())
+    }
+
+    /// Returns this rank's rows and those beside them, given the numbers of its own in C order.
+    ///
+    /// # Errors
+    /// The errors of the exchange.
+    pub(super) fn own_rows(&self, u: &[f64]) -> Result<Own> {
+        let rows = self.cpu.own_rows(self.whole.shape)?;
+        let Shape { nx, ny, nz } = rows.shape(self.whole.shape);
+        let row = |j: usize| -> Vec<f64> { (0..nz).flat_map(|k| &u[nx * (j + ny * k)..][..nx]).copied().collect() };
+        let Some(ranks) = &self.cpu.ranks else { return Ok(Own { rows, beside: [Vec::new(), Vec::new()] }) };
+        Ok(Own { rows, beside: rows_beside(ranks, [&row(0), &row(ny - 1)])? })
     }
 
     /// Computes the pivots of the systems of last cells, with which those of all ranks meet.

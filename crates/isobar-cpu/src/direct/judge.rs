@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use isobar_core::prelude::{Pack, Separable, Shape};
+use isobar_core::prelude::{Pack, Separable, Shape, Slab};
 use pulp::{Simd, WithSimd};
 
 use super::tables::each;
@@ -12,15 +12,22 @@ use crate::{Cpu, Shared};
 /// The cells that a thread judges before it takes others.
 const CELLS_A_TURN: usize = 8192;
 
-/// Returns ‖b − mean − A u‖² and ‖b − mean‖², the same for any number of threads.
-pub(super) fn judge(cpu: &Cpu, factors: &Separable, [b, u]: [&[f64]; 2], mean: f64) -> [f64; 2] {
-    let (terms, shape) = (factors.terms(), factors.shape);
+/// The rows of a grid that a rank has, and those beside them in y, layer by layer.
+pub(super) struct Own {
+    pub(super) rows: Slab,
+    pub(super) beside: [Vec<f64>; 2],
+}
+
+/// Returns ‖b − mean − A u‖² and ‖b − mean‖² of all rows or of a rank's own, the same for any number of threads.
+pub(super) fn judge(cpu: &Cpu, factors: &Separable, own: Option<&Own>, [b, u]: [&[f64]; 2], mean: f64) -> [f64; 2] {
+    let terms = factors.terms();
+    let shape = own.map_or(factors.shape, |own| own.rows.shape(factors.shape));
     let (rows, a_turn) = (shape.ny * shape.nz, (CELLS_A_TURN / shape.nx).max(1));
     let mut sums = vec![[0.0; 2]; rows.div_ceil(a_turn)];
     let of_turns = Shared::of(&mut sums);
     each(cpu, cpu.threads_for(shape.cells()), rows.div_ceil(a_turn), |turn, _| {
         let rows = turn * a_turn..((turn + 1) * a_turn).min(rows);
-        let judged = cpu.dispatch::<f64, _>(Rows { terms, shape, b, u, mean, rows });
+        let judged = cpu.dispatch::<f64, _>(Rows { terms, shape, own, b, u, mean, rows });
         // SAFETY: each turn has its own.
         unsafe { of_turns.set(turn as isize, judged) };
     });
@@ -31,7 +38,9 @@ pub(super) fn judge(cpu: &Cpu, factors: &Separable, [b, u]: [&[f64]; 2], mean: f
 struct Rows<'a> {
     /// See [`isobar_core::direct::Separable::terms`].
     terms: [[&'a [f64]; 4]; 3],
+    /// The shape of the arrays.
     shape: Shape,
+    own: Option<&'a Own>,
     b: &'a [f64],
     u: &'a [f64],
     mean: f64,
@@ -115,6 +124,14 @@ impl<'a> Rows<'a> {
         let (j, k) = (row % ny, row / ny);
         let row = |j: usize, k: usize| nx * (j + ny * k)..nx * (j + ny * k + 1);
         let u = |j: usize, k: usize| &self.u[row(j, k)];
+        let in_y = match self.own {
+            None => beside(j, ny).map(|j| u(j, k)),
+            Some(Own { beside: [before, after], .. }) => {
+                let of = |row: &'a [f64]| &row[nx * k..nx * (k + 1)];
+                [if j == 0 { of(before) } else { u(j - 1, k) }, if j + 1 == ny { of(after) } else { u(j + 1, k) }]
+            }
+        };
+        let at = j + self.own.map_or(0, |own| own.rows.first);
         let across = |[couplings, shifts, _, weights]: [&[f64]; 4], at: usize, other: usize, beside: [&'a [f64]; 2]| {
             let [before, _] = self::beside(at, couplings.len());
             let weight = weights[other];
@@ -124,9 +141,9 @@ impl<'a> Rows<'a> {
         Row {
             b: &self.b[row(j, k)],
             own: u(j, k),
-            x: x[2][j] * x[3][k],
-            y: across(y, j, k, beside(j, ny).map(|j| u(j, k))),
-            z: across(z, k, j, beside(k, nz).map(|k| u(j, k))),
+            x: x[2][at] * x[3][k],
+            y: across(y, at, k, in_y),
+            z: across(z, k, at, beside(k, nz).map(|k| u(j, k))),
         }
     }
 }

@@ -97,7 +97,7 @@ impl DirectSolver<Cpu> for OneLine {
             let own = u.iter().sum::<f64>() / cells;
             u.iter_mut().for_each(|u| *u -= own);
         }
-        Ok(Some(callers::judged(&self.factors, judge(&self.cpu, &self.factors, [b, u], mean), mean)))
+        Ok(Some(callers::judged(&self.factors, judge(&self.cpu, &self.factors, None, [b, u], mean), mean)))
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {

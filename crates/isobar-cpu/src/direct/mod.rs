@@ -109,9 +109,9 @@ fn passes<'a>(tables: &'a Tables, Memory { work, passing, scratch }: &mut Memory
 /// Makes the tables of a matrix, and those of the ends of its lines if ranks divide them.
 fn tables(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<(Tables, Option<Divided>)> {
     let bases = factors.bases()?;
-    let Some(ranks) = &cpu.ranks else { return Ok((Tables::new(cpu, *layout, factors, &bases), None)) };
+    let Some(ranks) = &cpu.ranks else { return Ok((Tables::new(cpu, *layout, [factors; 2], &bases), None)) };
     let (own, piece) = factors.rows(cpu.own_rows(factors.shape)?);
-    let tables = Tables::new(cpu, *layout, &own, &bases);
+    let tables = Tables::new(cpu, *layout, [&own, factors], &bases);
     let modes = tables.planes.rows * tables.planes.pitch;
     Ok((tables, Some(Divided::new(cpu, ranks, factors, piece, modes)?)))
 }
@@ -167,9 +167,7 @@ impl DirectSolver<Cpu> for Planewise {
     }
 
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
-        // Ranks judge vectors.
-        let is_whole = self.divided.is_none();
-        Ok(is_whole.then(|| callers::solve(&passes(&self.tables, &mut self.memory), b, u)).flatten())
+        callers::solve(&passes(&self.tables, &mut self.memory), self.divided.as_mut(), b, u)
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {

@@ -50,8 +50,8 @@ impl WithSimd for Ask {
 }
 
 impl Tables {
-    /// Takes factors and the bases of their transformed axes.
-    pub(super) fn new(cpu: &Cpu, layout: Layout, factors: &Separable, bases: &[Basis; 2]) -> Self {
+    /// Takes factors of this rank's rows and of all, and the bases of their transformed axes.
+    pub(super) fn new(cpu: &Cpu, layout: Layout, [factors, whole]: [&Separable; 2], bases: &[Basis; 2]) -> Self {
         let machine = cpu.dispatch::<f64, _>(Ask);
         let [along, across] = bases;
         // A single row is multiplied by its vector of one entry together with the other factor.
@@ -78,7 +78,7 @@ impl Tables {
             systems: Systems::new(&factors.lines),
             values,
             constant: along.entry(0, 0) * across.entry(0, 0),
-            sums: factors.has_uneven_sums().then(|| bases.each_ref().map(sums_of)),
+            sums: whole.has_uneven_sums().then(|| bases.each_ref().map(sums_of)),
             description: factors.describe(bases, by),
             machine,
         }

@@ -35,15 +35,21 @@ fn check<D: Devices>(backend: &D, stencils: [&Diffusion; 2], options: &SolverOpt
     let values = noise(shape.cells(), 3);
     let values = if is_singular { without_mean(values) } else { values };
     let what = format!("{what} on {ranks} ranks");
-    let found = match std::ptr::eq(before, after) {
-        true => solve_on(ranks, backend, after, options, &values, None),
-        false => solve_updated(ranks, backend, stencils, options, &values).map(|(outcome, _, u)| (outcome, u)),
-    };
-    let (outcome, u) = found.unwrap_or_else(|error| panic!("{what}: {error}"));
-    let found = residual(after, &values, &u);
     let is_zero = values.iter().all(|value| value.abs() < 1e-14);
-    assert!(is_zero || outcome.converged() && found < 1e-9, "{what}: {found:e}, {outcome:?}");
-    assert!(is_zero || !after.is_definite() || outcome.iterations == 1, "{what}: {outcome:?}");
+    // Arrays of extreme numbers pass through vectors.
+    for size in [1.0, 1e-110] {
+        let values: Vec<f64> = values.iter().map(|value| size * value).collect();
+        let found = match std::ptr::eq(before, after) {
+            true => solve_on(ranks, backend, after, options, &values, None),
+            false => solve_updated(ranks, backend, stencils, options, &values).map(|(outcome, _, u)| (outcome, u)),
+        };
+        let (outcome, u) = found.unwrap_or_else(|error| panic!("{what}, times {size:e}: {error}"));
+        let found = residual(after, &values, &u);
+        assert!(is_zero || outcome.converged() && found < 1e-9, "{what}, times {size:e}: {found:e}, {outcome:?}");
+        assert!(is_zero || !after.is_definite() || outcome.iterations == 1, "{what}, times {size:e}: {outcome:?}");
+        let mean = u.iter().sum::<f64>() / u.iter().map(|u| u.abs()).sum::<f64>();
+        assert!(is_zero || !is_singular || mean.abs() < 1e-12, "{what}, times {size:e}: a mean of {mean:e}");
+    }
 }
 
 /// Checks boxes of awkward sizes, with all kinds of sides, uniform, stretched and layered.

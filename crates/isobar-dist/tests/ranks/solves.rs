@@ -147,21 +147,16 @@ fn solve_by<D: Devices<Backend: Supports<S>>, S: Stencil>(
         let backend = join(backend.of(Some(&world)), Arc::new(Late(world)));
         let rows = backend.own_rows(shape)?;
         let mut system = make(&backend)?;
-        let mut u = match guess {
-            Some(guess) => {
-                let view = part_of(guess, shape, rows);
-                let cells = rows.shape(shape);
-                let at = move |n: usize| {
-                    let (i, rest) = (n % cells.nx, n / cells.nx);
-                    view.get(i, rest % cells.ny, rest / cells.ny)
-                };
-                (0..cells.cells()).map(at).collect()
-            }
-            None => vec![0.0; rows.shape(shape).cells()],
+        let own = |whole: &[f64]| -> Vec<f64> {
+            let view = part_of(whole, shape, rows);
+            rows.shape(shape).places().map(|[i, j, k]| view.get(i, j, k)).collect()
         };
+        let mut u = guess.map_or_else(|| vec![0.0; rows.shape(shape).cells()], own);
+        let b = own(rhs);
         let target = ArrayViewMut::c_order(&mut u, rows.shape(shape))?;
         let given = if guess.is_some() { Guess::Given } else { Guess::Zero };
-        let outcome = system.solve(part_of(rhs, shape, rows).into(), target.into(), given, &mut ignore)?;
+        let b = ArrayView::c_order(&b, rows.shape(shape))?;
+        let outcome = system.solve(b.into(), target.into(), given, &mut ignore)?;
         Ok((outcome, system.description().preconditioner.clone(), (rows, u)))
     })?;
     let (first, preconditioner, _) = all[0].clone();
