@@ -137,18 +137,61 @@ fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], re
     ranks.world().exchange(&mut messages)
 }
 
-/// Two numbers for each line that ranks divide, in two rows a rank: those of this rank's pieces of all lines, or those of all ranks' pieces of this rank's
-/// lines. Every rank has about as many lines.
+/// What a rank's piece of a line contributes to the system of all ranks' last cells: to the previous rank's last cell, and to its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// To both row sums.
+    RowSums,
+    /// The coupling between them, and nothing.
+    Couplings,
+    /// To both right-hand sides.
+    Sums,
+}
+
+/// Lines that ranks divide: each eliminates the cells before its last one, so that a cyclic tridiagonal system of all ranks' last cells remains for each line
+/// (Wang, ACM Trans. Math. Softw. 7, 170, 1981).
 ///
-/// Both are vectors of layers of lines: [`place`] is that of a line in the first row, and rows are [`row`] numbers apart.
+/// Vectors have two numbers for each line in two rows a rank, as [`Part`] says: those of this rank's pieces of all lines, or those of all ranks' pieces of
+/// some lines. [`place`] is that of a line in the first row, and rows are [`row`] numbers apart.
+pub trait Pieces<B: PartBackend> {
+    /// Eliminates the cells before the last of all lines, and writes their contributions.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn condense(&self, part: Part, to: &mut B::Vector<f64>) -> Result<()>;
+
+    /// Factorises the systems of some lines: all ranks' contributions to row sums become 1/p, and nothing; those to couplings t/p and w/p (see
+    /// [`isobar_core::direct::Pivot`]).
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn factorise(&self, parts: &mut [B::Vector<f64>; 2]) -> Result<()>;
+
+    /// Solves the systems of some lines: all ranks' contributions to right-hand sides become the solutions in the previous rank's last cell and in its own.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn solve(&self, pivots: &[B::Vector<f64>; 2], sums: &mut B::Vector<f64>) -> Result<()>;
+
+    /// Writes the solutions to last cells, and adds them to the right-hand sides of their neighbours.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn expand(&self, solutions: &B::Vector<f64>) -> Result<()>;
+}
+
+/// The systems of all ranks' last cells, each of which about as many are solved by every rank.
 pub struct Ends<B: PartBackend> {
     divided: Divided<B, f64>,
     /// The layout of numbers of this rank's lines.
-    pub lines: Layout,
+    lines: Layout,
+    sums: B::Vector<f64>,
+    /// The factors of this rank's lines, once they are known.
+    pivots: Option<[B::Vector<f64>; 2]>,
 }
 
 impl<B: PartBackend> Ends<B> {
-    /// Makes the numbers of so many lines.
+    /// Makes the systems of so many lines.
     ///
     /// # Errors
     /// The errors of the device.
@@ -158,33 +201,43 @@ impl<B: PartBackend> Ends<B> {
         let rows = Slab { first: 2 * rank, beyond: 2 * rank + 2 };
         let all = Layout::new(Shape { nz: 1, ..shape })?;
         let division = Division { rows: (0..=size).map(|rank| 2 * rank).collect(), layers: (0..=size).collect() };
-        Ok(Self { divided: Divided::new(backend, division, &rows.layout(shape, false)?, &all)?, lines: all })
+        let divided = Divided::new(backend, division, &rows.layout(shape, false)?, &all)?;
+        Ok(Self { divided, lines: all, sums: backend.zeros(&all)?, pivots: None })
     }
 
-    /// Returns this rank's numbers of all lines, which are sent.
-    pub fn own(&mut self) -> &mut B::Vector<f64> {
-        &mut self.divided.g
+    /// Forgets the factors, as lines have changed.
+    pub fn forget(&mut self) {
+        self.pivots = None;
     }
 
-    /// Returns this rank's numbers of all lines, which were received.
-    pub fn received(&self) -> &B::Vector<f64> {
-        &self.divided.x
+    /// Returns the bytes of its vectors, factors included.
+    pub fn bytes(&self) -> usize {
+        // As many numbers of all lines are sent and received.
+        (3 + 2) * self.lines.len() * size_of::<f64>()
     }
 
-    /// Sends this rank's numbers of all lines, and receives those of all ranks of this rank's lines.
+    /// Solves for the last cells of all lines. The first solve after a change factorises their systems.
     ///
     /// # Errors
     /// The errors of the exchange and of the device.
-    pub fn collect(&mut self, backend: &B, to: &mut B::Vector<f64>) -> Result<()> {
-        self.divided.collect(backend, to)
-    }
-
-    /// Sends all ranks' numbers of this rank's lines, and receives this rank's of all lines.
-    ///
-    /// # Errors
-    /// The errors of the exchange and of the device.
-    pub fn take(&mut self, backend: &B, from: &B::Vector<f64>) -> Result<()> {
-        self.divided.take(backend, from)
+    pub fn meet(&mut self, backend: &B, pieces: &impl Pieces<B>) -> Result<()> {
+        let Self { divided, lines, sums, pivots } = self;
+        if pivots.is_none() {
+            let mut parts = [backend.zeros(lines)?, backend.zeros(lines)?];
+            for (part, to) in [Part::RowSums, Part::Couplings].into_iter().zip(&mut parts) {
+                pieces.condense(part, &mut divided.g)?;
+                divided.collect(backend, to)?;
+            }
+            pieces.factorise(&mut parts)?;
+            *pivots = Some(parts);
+        }
+        pieces.condense(Part::Sums, &mut divided.g)?;
+        divided.collect(backend, sums)?;
+        if let Some(pivots) = pivots {
+            pieces.solve(pivots, sums)?;
+        }
+        divided.take(backend, sums)?;
+        pieces.expand(&divided.x)
     }
 }
 

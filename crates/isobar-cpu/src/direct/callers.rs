@@ -74,7 +74,7 @@ pub(super) fn solve(
     }
     passes.give(Array::Callers(Shared::of(u)));
     let taken = if tables.sums.is_some() { 0.0 } else { mean };
-    let own = divided.as_ref().map(|divided| divided.own_rows(u)).transpose()?;
+    let own = divided.as_ref().map(|divided| divided.own_rows(&tables.cpu, u)).transpose()?;
     let whole = divided.as_ref().map_or(&tables.factors, |divided| &divided.whole);
     let squares = judge(&tables.cpu, whole, own.as_ref(), [b, u], taken);
     let squares = [sum_of_ranks(squares[0])?, sum_of_ranks(squares[1])?];

@@ -1,13 +1,10 @@
-//! Lines whose cells are divided among ranks.
-//!
-//! Every rank eliminates the cells before its last one. What remains are cyclic systems of the last cells of all ranks, one for each pair of modes: each
-//! rank solves some of these, and with the ends known the cells between them are those of lines of its own (Wang, ACM Trans. Math. Softw. 7, 170, 1981).
+//! Lines whose cells are divided among ranks, see [`isobar_dist::divided::Pieces`].
 
 use isobar_core::direct::{Lines, Piece};
 use isobar_core::prelude::{Backend, Result, Separable, Shape};
 use isobar_core::simd::Pack;
 use isobar_dist::Ranks;
-use isobar_dist::divided::{Ends, place, row, rows_beside};
+use isobar_dist::divided::{Ends, Part, Pieces, place, row, rows_beside};
 use pulp::{Simd, WithSimd};
 
 use super::judge::Own;
@@ -16,29 +13,20 @@ use super::passes::Passes;
 use crate::shared::Shared;
 use crate::{Cpu, Vector};
 
-/// The ends of this rank's pieces of lines, and the systems of last cells.
+/// This rank's pieces of lines, and the systems of last cells.
 pub(super) struct Divided {
-    cpu: Cpu,
     /// The matrix on all ranks' rows.
     pub(super) whole: Separable,
     piece: Piece,
     inner: Systems,
     ends: Ends<Cpu>,
-    /// All ranks' numbers of this rank's lines.
-    sums: Vector<f64>,
-    /// The inverses of pivots, and the coefficients of the next and of the last rank, once they are known.
-    pivots: Option<[Vector<f64>; 2]>,
 }
 
-/// What a piece contributes to the systems of last cells.
-#[derive(Clone, Copy, PartialEq)]
-enum Part {
-    /// To the row sums of the previous rank's last cell and of its own.
-    RowSums,
-    /// The coupling of both.
-    Couplings,
-    /// To the right-hand sides of both.
-    Sums,
+/// The lines of a rank whose modes the working array has.
+struct OfRank<'a> {
+    passes: &'a Passes<'a>,
+    piece: &'a Piece,
+    inner: &'a Systems,
 }
 
 impl Divided {
@@ -47,22 +35,20 @@ impl Divided {
     /// # Errors
     /// The errors of allocation.
     pub(super) fn new(cpu: &Cpu, ranks: &Ranks, whole: &Separable, piece: Piece, modes: usize) -> Result<Self> {
-        let ends = Ends::new(cpu, ranks, modes)?;
-        let sums = cpu.zeros(&ends.lines)?;
-        let inner = Systems::new(&piece.inner);
-        Ok(Self { cpu: cpu.clone(), whole: whole.clone(), piece, inner, ends, sums, pivots: None })
+        let (ends, inner) = (Ends::new(cpu, ranks, modes)?, Systems::new(&piece.inner));
+        Ok(Self { whole: whole.clone(), piece, inner, ends })
     }
 
     /// Takes other systems of lines with the same modes.
     pub(super) fn change_lines(&mut self, whole: &Separable, piece: Piece) {
         self.inner = Systems::new(&piece.inner);
-        (self.whole, self.piece, self.pivots) = (whole.clone(), piece, None);
+        (self.whole, self.piece) = (whole.clone(), piece);
+        self.ends.forget();
     }
 
     /// Returns the bytes of its numbers.
     pub(super) fn bytes(&self) -> usize {
-        let all = 3 * self.sums.layout().len() + 2 * self.ends.received().layout().len();
-        all * size_of::<f64>() + self.inner.bytes()
+        self.ends.bytes() + self.inner.bytes()
     }
 
     /// Solves for the last cells of lines, and adds them to the right-hand sides of their neighbours.
@@ -70,51 +56,27 @@ impl Divided {
     /// # Errors
     /// The errors of the exchange.
     pub(super) fn meet(&mut self, passes: &Passes<'_>) -> Result<()> {
-        let pivots = match self.pivots.take() {
-            Some(pivots) => pivots,
-            None => self.factorise(passes)?,
-        };
-        self.condense(passes, Part::Sums);
-        self.ends.collect(&self.cpu, &mut self.sums)?;
-        solve(self.sums.entries_mut(), pivots.each_ref().map(Vector::entries), row(&self.ends.lines));
-        self.pivots = Some(pivots);
-        self.ends.take(&self.cpu, &self.sums)?;
-        self.expand(passes);
-        Ok(())
+        let Self { piece, inner, ends, .. } = self;
+        ends.meet(&passes.tables.cpu, &OfRank { passes, piece, inner })
     }
 
     /// Returns this rank's rows and those beside them, given the numbers of its own in C order.
     ///
     /// # Errors
     /// The errors of the exchange.
-    pub(super) fn own_rows(&self, u: &[f64]) -> Result<Own> {
-        let rows = self.cpu.own_rows(self.whole.shape)?;
+    pub(super) fn own_rows(&self, cpu: &Cpu, u: &[f64]) -> Result<Own> {
+        let rows = cpu.own_rows(self.whole.shape)?;
         let Shape { nx, ny, nz } = rows.shape(self.whole.shape);
         let row = |j: usize| -> Vec<f64> { (0..nz).flat_map(|k| &u[nx * (j + ny * k)..][..nx]).copied().collect() };
-        let Some(ranks) = &self.cpu.ranks else { return Ok(Own { rows, beside: [Vec::new(), Vec::new()] }) };
+        let Some(ranks) = &cpu.ranks else { return Ok(Own { rows, beside: [Vec::new(), Vec::new()] }) };
         Ok(Own { rows, beside: rows_beside(ranks, [&row(0), &row(ny - 1)])? })
     }
+}
 
-    /// Computes the pivots of the systems of last cells, with which those of all ranks meet.
-    fn factorise(&mut self, passes: &Passes<'_>) -> Result<[Vector<f64>; 2]> {
-        let Self { cpu, ends, .. } = self;
-        let mut parts = [cpu.zeros(&ends.lines)?, cpu.zeros(&ends.lines)?];
-        for (part, to) in [Part::RowSums, Part::Couplings].into_iter().zip(&mut parts) {
-            self.condense(passes, part);
-            self.ends.collect(&self.cpu, to)?;
-        }
-        let least = self.whole.lines.least_pivot;
-        let [sums, couplings] = &mut parts;
-        factorise([sums.entries_mut(), couplings.entries_mut()], row(&self.ends.lines), least);
-        Ok(parts)
-    }
-
-    /// Eliminates the cells before the last, for what they contribute to both ends.
-    fn condense(&mut self, passes: &Passes<'_>, part: Part) {
-        let Self { piece, inner, ends, .. } = self;
-        let own = ends.own();
-        let (layout, to) = (*own.layout(), own.share_mut());
-        let tables = passes.tables;
+impl Pieces<Cpu> for OfRank<'_> {
+    fn condense(&self, part: Part, to: &mut Vector<f64>) -> Result<()> {
+        let Self { passes, piece, inner } = self;
+        let (layout, to, tables) = (*to.layout(), to.share_mut(), passes.tables);
         passes.for_lines(|places, _| {
             tables.cpu.dispatch::<f64, _>(Condense {
                 systems: inner,
@@ -130,32 +92,44 @@ impl Divided {
                 to_second: row(&layout),
             });
         });
+        Ok(())
     }
 
-    /// Adds both ends' solutions to the right-hand sides of their neighbours.
-    fn expand(&self, passes: &Passes<'_>) {
-        let (planes, lanes) = (&passes.tables.planes, passes.tables.machine.lanes);
-        let received = self.ends.received();
-        let layout = received.layout();
+    fn factorise(&self, parts: &mut [Vector<f64>; 2]) -> Result<()> {
+        let row = row(parts[0].layout());
+        factorise(parts.each_mut().map(Vector::entries_mut), row, self.piece.inner.least_pivot);
+        Ok(())
+    }
+
+    fn solve(&self, pivots: &[Vector<f64>; 2], sums: &mut Vector<f64>) -> Result<()> {
+        let row = row(sums.layout());
+        solve(sums.entries_mut(), pivots.each_ref().map(Vector::entries), row);
+        Ok(())
+    }
+
+    fn expand(&self, solutions: &Vector<f64>) -> Result<()> {
+        let Self { passes, piece, .. } = self;
+        let (planes, lanes, layout) = (&passes.tables.planes, passes.tables.machine.lanes, solutions.layout());
         let last = planes.count - 1;
-        let beside = self.piece.inner.couplings.last().copied().unwrap_or_default();
+        let beside = piece.inner.couplings.last().copied().unwrap_or_default();
         passes.for_lines(|places, _| {
             for line in places.iter().flat_map(|&(first, ..)| first..first + lanes) {
                 let at = place(layout, line);
-                let [before, own] = [at, at + row(layout)].map(|at| received.entries()[at]);
+                let [before, own] = [at, at + row(layout)].map(|at| solutions.entries()[at]);
                 let place = |plane: usize| (line + plane * planes.stride) as isize;
                 // SAFETY: these lines belong to this thread.
                 let add = |plane: usize, more: f64| unsafe {
                     passes.work.set(place(plane), passes.work.row(place(plane), 1)[0] + more);
                 };
                 if last > 0 {
-                    add(0, self.piece.before * before);
+                    add(0, piece.before * before);
                     add(last - 1, beside * own);
                 }
                 // SAFETY: as above.
                 unsafe { passes.work.set(place(last), own) };
             }
         });
+        Ok(())
     }
 }
 
@@ -232,9 +206,7 @@ impl Condense<'_> {
     }
 }
 
-/// Factorises the cyclic systems of all ranks' last cells, of as many lines as a row has numbers. Of row sums, a rank's rows have what it contributes to the
-/// previous rank and its own; of couplings, that to the previous rank, and nothing. They become 1/p, and nothing; t/p and w/p (see
-/// [`isobar_core::direct::Pivot`]).
+/// See [`Pieces::factorise`]; a row has as many numbers as there are lines.
 fn factorise([sums, couplings]: [&mut [f64]; 2], row: usize, least_pivot: f64) {
     let ranks = sums.len() / row / 2;
     let zeros = vec![0.0; ranks];
@@ -253,8 +225,7 @@ fn factorise([sums, couplings]: [&mut [f64]; 2], row: usize, least_pivot: f64) {
     }
 }
 
-/// Solves the cyclic systems of all ranks' last cells. A rank's rows have what it contributes to the previous rank's right-hand side, and its own; then
-/// the solutions of both.
+/// See [`Pieces::solve`]; a row has as many numbers as there are lines.
 fn solve(x: &mut [f64], [inverses, factors]: [&[f64]; 2], row: usize) {
     let ranks = x.len() / row / 2;
     let last = ranks - 1;

@@ -244,7 +244,7 @@ impl Direct {
         self.multiply((0, false), false, [b, second])?;
         self.multiply((1, false), true, [second, first])?;
         if let Some(divided) = &mut self.divided {
-            divided.meet(&self.backend, &Lines { factors: &self.factors, axes: &self.axes, x: first })?;
+            divided.meet(&Lines { cuda: &self.backend, factors: &self.factors, axes: &self.axes, x: first })?;
         }
         self.solve_lines(first, is_floating)?;
         self.multiply((1, true), false, [first, second])?;

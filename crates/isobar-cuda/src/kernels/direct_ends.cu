@@ -1,4 +1,4 @@
-// Tridiagonal systems whose cells are divided among ranks (isobar-cpu/src/direct/divided.rs): every rank eliminates the cells before its last one; last cells
+// Tridiagonal systems whose cells are divided among ranks (isobar-dist/src/divided.rs): every rank eliminates the cells before its last one; last cells
 // are solved for, and added to the right-hand sides of their neighbours. See direct.cu for the systems.
 #include "tridiagonal.cuh"
 
