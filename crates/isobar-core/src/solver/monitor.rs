@@ -14,7 +14,7 @@ pub struct Progress {
     pub iteration: usize,
     /// ‖r‖ over the reference, as the iteration computed it.
     pub relative_residual: f64,
-    /// The tolerance to reach.
+    /// The tolerance of the solve; one that examines a first guess, or whose error is gross, goes on below it.
     pub tolerance: f64,
 }
 
@@ -56,8 +56,9 @@ pub struct Monitor<'o> {
     reference: f64,
     tolerance: f64,
     max_iterations: usize,
-    /// The caller's limit of iterations.
+    /// The caller's limit of iterations, and tolerance.
     limit: usize,
+    asked: f64,
     patience: Patience,
     history: Vec<f64>,
     /// The smallest residual of the history, and since the current preconditioner was chosen.
@@ -149,6 +150,7 @@ impl<'o> Monitor<'o> {
             tolerance,
             max_iterations,
             limit: max_iterations,
+            asked: tolerance,
             patience,
             history,
             least: f64::INFINITY,
@@ -185,7 +187,7 @@ impl<'o> Monitor<'o> {
     pub fn observe(&mut self, norm_squared: f64) -> ControlFlow<()> {
         self.note(self.relative(norm_squared.sqrt()));
         let relative_residual = self.last();
-        let (iteration, tolerance) = (self.iterations(), self.tolerance);
+        let (iteration, tolerance) = (self.iterations(), self.asked);
         self.is_interrupted = relative_residual.is_finite()
             && (self.observer)(&Progress { iteration, relative_residual, tolerance }).is_break();
         let flow = self.judge();

@@ -50,6 +50,22 @@ fn an_observer_can_stop_a_solve() {
     assert_eq!((monitor.stop(), monitor.iterations()), (Some(Stop::Interrupted), 2));
 }
 
+/// A solve that goes on below its tolerance shows observers the caller's.
+#[test]
+fn observers_see_the_tolerance_of_the_caller() {
+    let mut seen = Vec::new();
+    let mut observer = |progress: &Progress| {
+        seen.push(progress.tolerance);
+        ControlFlow::Continue(())
+    };
+    let mut monitor = Monitor::new(1.0, 1e-5, 30, Patience::Krylov, &mut observer);
+    assert!(monitor.begin(1e-6).is_break());
+    monitor.tighten(5e-7, 10, 1e-6);
+    assert!(monitor.observe(0.81e-12).is_continue() && monitor.observe(1e-14).is_break());
+    drop(monitor);
+    assert_eq!(seen, [1e-5; 2]);
+}
+
 #[test]
 fn an_unconfirmed_convergence_goes_on() {
     let mut ignore = ignore;
