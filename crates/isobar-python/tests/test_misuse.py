@@ -164,6 +164,17 @@ def test_options(options, kind, words):
         isobar.Solver(isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0}), **options)
 
 
+def test_notes_speak_of_arguments():
+    problem = isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0})
+    notes = isobar.Solver(problem, precision="f32", device="cpu").notes
+    assert "precision is for iterations; without it this would be solved directly" in notes
+    direct = isobar.Solver(problem, "direct", precision="f32", device="cpu").notes
+    assert 'the precision "f32" is not used by the method "direct", which computes in double precision' in direct
+    for method, note in (("cg", 'deflation is not used by the method "cg"; use "deflated-cg" with it'), ("deflated-cg", None)):
+        notes = isobar.Solver(problem, method, deflation={"stripes": "half-rows"}, device="cpu").notes
+        assert [each for each in notes if "deflation" in each] == ([] if note is None else [note])
+
+
 def test_problems_that_are_none():
     for kind in (isobar.Problem, isobar.Helmholtz):
         with pytest.raises(TypeError, match="is made by"):

@@ -147,6 +147,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         notes.extend(described);
         if !is_own {
             notes.extend(asked.unused_by(&options));
+            let is_separable = || stencil.chooses_direct().is_some_and(|factors| backend.direct_pays(&factors));
+            if let Some(key) = open.rules_out_direct().filter(|_| backend.has_direct() && is_separable()) {
+                notes.push(format!("{key} is for iterations; without it this would be solved directly"));
+            }
         }
         let singular = null_space.as_ref().and_then(|space| space.describe(turns.count()));
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
