@@ -14,6 +14,7 @@ use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverO
 use crate::outcome::Outcome;
 use crate::policy::begin::Beginning;
 use crate::precond::{NullSpace, OwnPreconditioner};
+use crate::problem::SIDES;
 use crate::solver::{Iteration, Observer};
 use crate::stencil::turns::Turns;
 use crate::stencil::{Stencil, Supports, Update};
@@ -114,6 +115,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             turns.require_one("a preconditioner of your own")?;
         }
         let (described, is_set_up) = (turns.describe(stencil.shape()), turns.sets_up(stencil.shape()));
+        let idle = stencil.idle_sides();
         let around = stencil.around(turns)?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
@@ -152,6 +154,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 notes.push(format!("{key} is for iterations; without it this would be solved directly"));
             }
         }
+        notes.extend(idle.into_iter().map(|(axis, side)| {
+            let side = SIDES[axis as usize][side];
+            format!("the value on the side {side} has no effect: no open cell touches it")
+        }));
         let singular = null_space.as_ref().and_then(|space| space.describe(turns.count()));
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {

@@ -134,6 +134,22 @@ impl Stencil for Diffusion {
         (contrast <= most).then_some(f64::EPSILON * contrast)
     }
 
+    fn idle_sides(&self) -> Vec<(Axis, usize)> {
+        if !self.has_rows() || matches!(self.coefficients, Coefficients::Faces(_)) {
+            return Vec::new();
+        }
+        let is_idle = |&(axis, side): &(Axis, usize)| {
+            let (d, faces) = (axis as usize, self.shape.faces_on_side(axis));
+            let place = [0, self.shape.extents()[d] - 1][side];
+            let mut cells = faces.places().map(|mut at| {
+                at[d] = place;
+                at
+            });
+            self.sides[d][side] == Side::Fixed && cells.all(|at| self.half(axis, at) == 0.0)
+        };
+        Axis::ALL.into_iter().flat_map(|axis| [(axis, 0), (axis, 1)]).filter(is_idle).collect()
+    }
+
     fn isolated(&self) -> &[[usize; 3]] {
         &self.isolated
     }
