@@ -115,7 +115,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             turns.require_one("a preconditioner of your own")?;
         }
         let (described, is_set_up) = (turns.describe(stencil.shape()), turns.sets_up(stencil.shape()));
-        let idle = stencil.idle_sides();
+        let (idle, callers_stencil) = (stencil.idle_sides(), stencil);
         let around = stencil.around(turns)?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
@@ -158,7 +158,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let side = SIDES[axis as usize][side];
             format!("the value on the side {side} has no effect: no open cell touches it")
         }));
-        let singular = null_space.as_ref().and_then(|space| space.describe(turns.count()));
+        let singular = null_space.as_ref().and_then(|space| {
+            let of_one = if turns.count() > 1 { callers_stencil.floating_sizes() } else { None };
+            space.describe(turns.count(), of_one)
+        });
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
             notes.push("the last pivot of a floating component is not positive; its diagonal entry replaces it".into());

@@ -10,6 +10,7 @@ use super::spread::KnownShift;
 use super::turns::Turns;
 use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_near, nearest, separate};
+use crate::execute::Host;
 use crate::layout::Axis;
 use crate::options::{Method, SolverOptions};
 use crate::policy::direct::MOSTLY_OPEN;
@@ -132,6 +133,11 @@ impl Stencil for Diffusion {
         };
         let contrast = self.contrast_of_couplings().or(weak_iterations.is_none().then_some(1.0))?;
         (contrast <= most).then_some(f64::EPSILON * contrast)
+    }
+
+    fn floating_sizes(&self) -> Option<Vec<usize>> {
+        self.require_host().ok()?;
+        Some(self.components(&Host).map_or_else(Vec::new, |found| found.floating().sizes()))
     }
 
     fn idle_sides(&self) -> Vec<(Axis, usize)> {
