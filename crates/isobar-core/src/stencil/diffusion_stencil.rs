@@ -131,7 +131,12 @@ impl Stencil for Diffusion {
             (Some(_), false) => 1e9,
             (Some(_), true) => 1e3,
         };
-        let contrast = self.contrast_of_couplings().or(weak_iterations.is_none().then_some(1.0))?;
+        let contrast = match (self.contrast_of_couplings(), weak_iterations) {
+            (Some(contrast), _) => contrast,
+            (None, Some(_)) => return None,
+            // Beyond the bound an estimate by faces still tells gross errors.
+            (None, None) => self.spreads.first().map_or(1.0, |faces| faces.contrast()).min(most),
+        };
         (contrast <= most).then_some(f64::EPSILON * contrast)
     }
 
