@@ -185,6 +185,16 @@ impl Stencil for Diffusion {
             Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),
             Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => (0, [0; 3]),
         };
+        let has_cells = |stencil: &Self| form(stencil).0 > 0;
+        if has_cells(self) != has_cells(new) {
+            let names = |has_cells| if has_cells { "coefficients of cells" } else { "conductances of faces" };
+            let message = format!(
+                "it has {}, and the solver {}; make a new solver",
+                names(has_cells(new)),
+                names(has_cells(self))
+            );
+            return Err(Error::invalid("the new operator", message));
+        }
         if form(self) != form(new) {
             return Err(Error::invalid(
                 "diffusion.coefficient",
