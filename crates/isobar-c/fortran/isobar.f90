@@ -600,7 +600,8 @@ contains
     call make_faces(self, description, extents, periodic, code)
   end subroutine faces_r64
 
-  !> Arrays in the memory of one GPU, from isobar_cuda_array. The solver is on that GPU, and the arrays of rhs are there too.
+  !> Arrays in the memory of one GPU, from isobar_cuda_array. The solver is on that GPU, and the arrays of rhs are there too. With one column in x, tx
+  !> has no elements: isobar_cuda_array(c_null_ptr, [0, ny, nz], device).
   subroutine faces_array(self, extents, tx, ty, tz, shift, active, code, periodic)
     class(isobar_problem), intent(inout) :: self
     integer, intent(in) :: extents(3)
@@ -890,7 +891,7 @@ contains
 
   !> options are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; by default the options of the
   !> problem's case, or a tolerance of 1e-5 relative to the residual of the first guess (norm = "initial"). device is "auto" (the default),
-  !> "cpu", "cuda" or "cuda:N"; threads is the number of CPU threads, by default one per core.
+  !> "cpu", "cuda", "cuda:N", or several GPUs as "cuda:0,1"; threads is the number of CPU threads, by default one per core.
   subroutine solver_create(self, problem, options, device, threads, code)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
@@ -1173,7 +1174,8 @@ contains
 
   !> dt is the length of a step; with step_tolerance, of the first step: lengths are then chosen so that the estimated error of each step
   !> stays below it. scheme is isobar_crank_nicolson or isobar_backward_euler; source is f in every cell. With extrapolates = .true. the first
-  !> guess of a step is extrapolated linearly from the previous two states.
+  !> guess of a step is extrapolated linearly from the previous two states. The tolerance of options is relative to the first residual of each step, or
+  !> to ‖b‖ where that is smaller.
   subroutine heat_create_3(self, problem, u, dt, end_time, source, scheme, step_tolerance, extrapolates, options, device, &
        threads, code)
     class(isobar_heat), intent(inout) :: self

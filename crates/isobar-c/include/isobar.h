@@ -10,6 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The major version of this header; isobar_version returns that of the library which is linked.
+#define ISOBAR_VERSION_MAJOR 0
+
+// The minor version of this header.
+#define ISOBAR_VERSION_MINOR 2
+
+// The patch version of this header.
+#define ISOBAR_VERSION_PATCH 0
+
 // Elements are `double`.
 #define ISOBAR_F64 0
 
@@ -306,7 +315,7 @@ int32_t isobar_solver_gradient(isobar_solver *solver,
 
 // Begins a run of the heat equation. κ, c, sides and the grid are from a problem made by isobar_problem_diffusion; `source` is f in every cell, or
 // null for 0; `u` is the initial state. `options`, `device` and `threads` are as for isobar_solver_create; the tolerance is relative to the first
-// residual of each step. All arguments are copied. If the problem is divided among ranks, `source` and `u` are this rank's rows.
+// residual of each step, or to ‖b‖ where that is smaller. All arguments are copied. If the problem is divided among ranks, `source` and `u` are this rank's rows.
 //
 // Asks of the caller:
 // `problem` is a valid handle, arrays and texts are as described, `out` is writable.
@@ -494,8 +503,8 @@ void isobar_ranks_free(isobar_ranks *ranks);
 
 // Makes a solver. `options` are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 // means the options of the problem's case, or defaults: a tolerance of 1e-5 relative to the residual of the first guess
-// (norm = "initial"). `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto". `threads` is the number of CPU threads; 0 means one per
-// core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a GPU, and 0 threads means this rank's share of the
+// (norm = "initial"). `device` is "auto", "cpu", "cuda", "cuda:N", or several GPUs as "cuda:0,1"; null means "auto". `threads` is the number of
+// CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a GPU, and 0 threads means this rank's share of the
 // machine's cores.
 //
 // Asks of the caller:

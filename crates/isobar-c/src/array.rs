@@ -74,7 +74,9 @@ impl Array {
         };
         let strides = (self.strides != [0; 3]).then_some(self.strides);
         let strides = strides.as_ref().map(<[isize; 3]>::as_slice);
-        Ok(RawArray::new(self.data as usize, &self.shape, strides, precision, memory)?)
+        let made = RawArray::new(self.data as usize, &self.shape, strides, precision, memory);
+        let names = [("element (0, 0, 0)", "element (0, 0, 0), in Fortran of an array that is allocated")];
+        made.map_err(|error| Failure::from(error).with_names(&names))
     }
 
     fn shape(&self) -> Shape {

@@ -57,7 +57,9 @@ pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce(Resu
 /// `pointer` is null or valid for as long as 'a.
 pub(crate) unsafe fn required<'a, T>(what: &str, pointer: *const T) -> Result<&'a T> {
     // SAFETY: null or valid, as the caller promises.
-    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is a null pointer")))
+    unsafe { pointer.as_ref() }.ok_or_else(|| {
+        Failure::invalid(format!("{what} is a null pointer: in Fortran, one that is not made, or an absent argument"))
+    })
 }
 
 /// Frees a handle; null is allowed.

@@ -120,7 +120,7 @@ fn how_to_step(steps: &TimeSteps) -> Result<HeatOptions> {
 
 /// Begins a run of the heat equation. κ, c, sides and the grid are from a problem made by isobar_problem_diffusion; `source` is f in every cell, or
 /// null for 0; `u` is the initial state. `options`, `device` and `threads` are as for isobar_solver_create; the tolerance is relative to the first
-/// residual of each step. All arguments are copied. If the problem is divided among ranks, `source` and `u` are this rank's rows.
+/// residual of each step, or to ‖b‖ where that is smaller. All arguments are copied. If the problem is divided among ranks, `source` and `u` are this rank's rows.
 ///
 /// # Safety
 /// `problem` is a valid handle, arrays and texts are as described, `out` is writable.

@@ -35,6 +35,13 @@ use std::ffi::c_char;
 #[global_allocator]
 static ALLOCATOR: isobar::LargePages = isobar::LargePages;
 
+/// The major version of this header; isobar_version returns that of the library which is linked.
+pub const ISOBAR_VERSION_MAJOR: i32 = 0;
+/// The minor version of this header.
+pub const ISOBAR_VERSION_MINOR: i32 = 2;
+/// The patch version of this header.
+pub const ISOBAR_VERSION_PATCH: i32 = 0;
+
 /// Returns the version of the library, such as "0.2.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn isobar_version() -> *const c_char {

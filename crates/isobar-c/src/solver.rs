@@ -34,8 +34,8 @@ pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) 
 
 /// Makes a solver. `options` are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 /// means the options of the problem's case, or defaults: a tolerance of 1e-5 relative to the residual of the first guess
-/// (norm = "initial"). `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto". `threads` is the number of CPU threads; 0 means one per
-/// core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a GPU, and 0 threads means this rank's share of the
+/// (norm = "initial"). `device` is "auto", "cpu", "cuda", "cuda:N", or several GPUs as "cuda:0,1"; null means "auto". `threads` is the number of
+/// CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a GPU, and 0 threads means this rank's share of the
 /// machine's cores.
 ///
 /// # Safety

@@ -83,7 +83,7 @@ programs! {
         text.starts_with("after 20 steps") && text.contains("has been reached")
     };
     a_fortran_model_solves_in_its_steps: run_fortran("examples/model_step.f90"), |text| {
-        text.starts_with("after 20 steps") && text.contains("problem is a null pointer")
+        text.starts_with("after 20 steps") && text.contains("problem is a null pointer: in Fortran, one that is not made")
     };
 }
 

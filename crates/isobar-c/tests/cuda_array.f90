@@ -33,7 +33,7 @@ program cuda_array
   call expect(isobar_invalid, "shape")
   flat = isobar_cuda_array(c_null_ptr, [nx, ny, nz], 0)
   call solver%solve(flat, u, code=code)
-  call expect(isobar_invalid, "null pointer")
+  call expect(isobar_invalid, "in Fortran of an array that is allocated")
   call problem%rhs(b, code=code)
   call expect(isobar_invalid, "memory of a GPU")
   call problem%diffusion(b, kappa_z=flat, sides=sides, code=code)

@@ -2,7 +2,7 @@
 program faces
   use isobar
   use, intrinsic :: iso_fortran_env, only: real64
-  use, intrinsic :: iso_c_binding, only: c_int32_t, c_loc
+  use, intrinsic :: iso_c_binding, only: c_int32_t, c_loc, c_null_ptr
   implicit none
 
   integer, parameter :: nx = 4, ny = 3, nz = 2
@@ -67,6 +67,9 @@ program faces
        < 1e-11, "the flow through the last face of a ring")
   call problem%faces([nx, 1, 1], tx=isobar_cuda_array(c_loc(many(1, 1, 1, 1)), [nx - 1, 1, 1], 1000), code=code)
   call expect(code == isobar_device, "conductances on a GPU that is not there")
+  call problem%faces([1, ny, nz], tx=isobar_cuda_array(c_null_ptr, [0, ny, nz], 1000), &
+       ty=isobar_cuda_array(c_loc(many(1, 1, 1, 1)), [1, ny - 1, nz], 1000), code=code)
+  call expect(code == isobar_device, "one column in x on a GPU that is not there")
 
   call problem%faces([nx, ny, nz], tx=ty, code=code)
   call expect(code == isobar_invalid, "a wrong shape")

@@ -17,5 +17,13 @@ fn the_header_is_that_of_the_sources() {
         std::fs::write(&path, &made).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    for (part, number) in [
+        ("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")),
+        ("MINOR", env!("CARGO_PKG_VERSION_MINOR")),
+        ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
+    ] {
+        let line = format!("#define ISOBAR_VERSION_{part} {number}\n");
+        assert!(made.contains(&line), "src/lib.rs: ISOBAR_VERSION_{part} is not {number}");
+    }
     assert!(committed == made, "include/isobar.h is out of date; UPDATE_HEADER=1 cargo test -p isobar-c --test header");
 }

@@ -30,12 +30,14 @@ pub struct Assembled {
     pub box_of_cells: Option<BoxOfCells>,
 }
 
-/// The widths of a box's cells and the boundary conditions on its sides.
+/// The widths of a box's cells, the boundary conditions on its sides, and its wells.
 #[derive(Clone, Debug)]
 pub struct BoxOfCells {
     spacing: [Spacing; 3],
     boundary: [[Boundary; 2]; 3],
     side_fields: [[SideFields; 2]; 3],
+    /// See [`DiffusionProblem::well_ties`].
+    wells: Vec<(usize, f64, f64)>,
 }
 
 impl BoxOfCells {
@@ -51,8 +53,10 @@ impl BoxOfCells {
 }
 
 impl From<DiffusionProblem> for BoxOfCells {
-    fn from(DiffusionProblem { spacing, boundary, side_fields, .. }: DiffusionProblem) -> Self {
-        Self { spacing, boundary, side_fields }
+    fn from(problem: DiffusionProblem) -> Self {
+        let wells = problem.well_ties();
+        let DiffusionProblem { spacing, boundary, side_fields, .. } = problem;
+        Self { spacing, boundary, side_fields, wells }
     }
 }
 
@@ -60,6 +64,17 @@ impl Assembled {
     /// Returns the fluxes through the faces of cells; `None` for problems without fluxes.
     pub fn flow(&self) -> Option<Flow<'_>> {
         self.box_of_cells.as_ref()?.flow(&self.matrix)
+    }
+
+    /// Returns whether there are wells.
+    pub fn has_wells(&self) -> bool {
+        self.box_of_cells.as_ref().is_some_and(|cells| !cells.wells.is_empty())
+    }
+
+    /// Returns the total that flows out of the domain through wells, for a solution in C order; nothing without wells.
+    pub fn through_wells(&self, u: &[f64]) -> Option<f64> {
+        let wells = &self.box_of_cells.as_ref().filter(|_| self.has_wells())?.wells;
+        Some(wells.iter().map(|&(n, index, value)| index * (u[n] - value)).sum())
     }
 
     /// Keeps b and the exact solution in these rows only, (nz, rows, nx) in C order.
@@ -236,7 +251,7 @@ impl DiffusionCase {
         )?;
         let Flow { boundary, side_fields, .. } = faces.flow();
         let (boundary, side_fields) = (*boundary, side_fields.clone());
-        let box_of_cells = BoxOfCells { spacing: self.spacing.clone(), boundary, side_fields };
+        let box_of_cells = BoxOfCells { spacing: self.spacing.clone(), boundary, side_fields, wells: Vec::new() };
         Ok(Assembled { box_of_cells: Some(box_of_cells), ..assembled })
     }
 

@@ -122,6 +122,7 @@ fn too_large<'f>(expected: &str, found: &'f str) -> Option<(&'f str, u64)> {
 /// Translates serde's name of an expected type.
 fn expected_in_words<'e>(expected: &'e str, path: &str) -> &'e str {
     match expected {
+        "usize" if ["grid.nx", "grid.ny", "grid.nz"].contains(&path) => "a whole number, 1 or more",
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",

@@ -118,7 +118,7 @@ pub struct DeviceArgs {
     pub device: DeviceName,
 
     /// Threads of the CPU back end [default: one per core]
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -162,7 +162,7 @@ pub struct EffectiveArgs {
     pub image: PathBuf,
 
     /// Cells with this label have conductivity 1, all others 0
-    #[arg(long, value_name = "LABEL", conflicts_with = "values", allow_hyphen_values = true)]
+    #[arg(long, value_name = "LABEL", conflicts_with = "values", value_parser = label, allow_hyphen_values = true)]
     pub open: Option<i64>,
 
     /// Conductivity of each label's cells; 0 makes them impermeable
@@ -288,7 +288,7 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
     /// Threads of the CPU back end [default: one per core]
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -332,6 +332,10 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
         .ok()
         .filter(|count| count.get() <= most)
         .ok_or_else(|| format!("use a whole number from 1 to {most}, such as the number of cores"))
+}
+
+fn label(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "use a whole number, the label of the open cells, such as 1 or 255".to_owned())
 }
 
 #[cfg(test)]

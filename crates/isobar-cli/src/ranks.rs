@@ -25,7 +25,7 @@ pub fn is_silent() -> bool {
 pub fn refuse() -> Result<()> {
     match Ranks::launched() {
         None => Ok(()),
-        Some(_) => Err(Failure::new("mpirun: only `isobar solve` runs on several ranks; start this without mpirun")),
+        Some(_) => Err(Failure::new("only `isobar solve` runs on several ranks; start this without mpirun")),
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Run {
     pub description: Description,
     /// How the iteration ended, with its history.
     pub outcome: Outcome,
-    /// Total outflow through each side that is neither closed nor periodic, for diffusion in cells on one process.
+    /// Total outflow through each side that is neither closed nor periodic and through wells, for diffusion in cells on one process.
     pub flux: BTreeMap<&'static str, f64>,
     /// The difference from the exact solution, if known.
     pub error: Option<ErrorReport>,
@@ -119,7 +119,7 @@ fn solve_since(
     let checks = if found { ranks::checks(ranks, &solution)? } else { Checks::NONE };
     let exact = assembled.exact.as_ref().filter(|_| found);
     let error = exact.map(|exact| ranks::error(ranks, &solution, exact, shape.cells())).transpose()?;
-    let flow = assembled.flow().filter(|flow| found && flow.has_open_sides());
+    let flow = assembled.flow().filter(|flow| found && (flow.has_open_sides() || assembled.has_wells()));
     let mut whole = None;
     if let Some(Together { ranks, on_rank_0 }) = together.filter(|together| together.on_rank_0 || flow.is_some()) {
         let layers: Vec<_> = (0..ranks.size()).map(|rank| if rank == 0 { 0..shape.nz } else { 0..0 }).collect();
@@ -131,7 +131,11 @@ fn solve_since(
         }
     }
     let flow = flow.filter(|_| ranks::is_first(ranks));
-    let through = flow.map(|flow| device.enter(|| flow.through_sides(whole.as_deref().unwrap_or(&solution))));
+    let through = flow.map(|flow| {
+        let u = whole.as_deref().unwrap_or(&solution);
+        let wells = assembled.through_wells(u).map(|total| ("wells", total));
+        device.enter(|| flow.through_sides(u)).map(|sides| sides.into_iter().chain(wells))
+    });
     let flux = ranks::agree(ranks, through.transpose().map_err(Failure::from))?.into_iter().flatten().collect();
     drop(whole);
     let seconds = Seconds::of_solve(setup, &outcome, clock.elapsed().as_secs_f64());

@@ -166,6 +166,7 @@ fn write_remedy(source: &io::Error, place: &Path) -> String {
         ErrorKind::NotFound if place == Path::new(".") => {
             "the working folder no longer exists; change to one that does".into()
         }
+        ErrorKind::NotFound if place.is_dir() => format!("no file can be made in {folder}; choose another folder"),
         ErrorKind::NotFound => format!("the folder {folder} does not exist; create it first (mkdir -p {folder})"),
         ErrorKind::NotADirectory => format!("{folder} is not a folder; choose another place"),
         ErrorKind::InvalidFilename => "the file name is too long or not allowed; choose another".into(),

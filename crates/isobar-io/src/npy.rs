@@ -186,9 +186,7 @@ enum Problem {
     Version { major: u8, minor: u8 },
     #[error("has a damaged .npy header ({0}); save the array again with numpy.save")]
     Header(String),
-    #[error(
-        "has dtype {0}, but a real one is needed (float64, float32, an integer or bool); convert with a.astype(\"float64\")"
-    )]
+    #[error("has dtype {0}, but float64, float32, an integer or bool is needed; convert with a.astype(\"float64\")")]
     Dtype(String),
     #[error("has shape {found:?}")]
     Shape { found: Vec<u64>, expected: Vec<u64>, axes: &'static str },

@@ -57,11 +57,27 @@ pub(crate) fn raise_text(error: isobar_case::Error) -> PyErr {
 
 /// Returns the message, with arguments in place of the keys of case files, and devices named as in the argument `device`.
 fn with_arguments(error: &isobar_case::Error) -> String {
-    let text = of_arguments(without_place(with_device(error), "options"));
+    let text = without_sections(of_arguments(without_place(with_device(error), "options")));
     [("the mask of active cells", "active"), ("the shift", "shift")]
         .iter()
         .find_map(|(what, argument)| Some(format!("{argument}{}", text.strip_prefix(what)?)))
         .unwrap_or(text)
+}
+
+/// Returns a message about options without the sections of case files: they are keyword arguments, of which some are dictionaries.
+fn without_sections(text: String) -> String {
+    const WORDS: [(&str, &str); 9] = [
+        ("unknown key", "unknown option"),
+        (" in [solver]", ""),
+        ("keys of [solver]", "options"),
+        ("[multigrid]", "multigrid"),
+        ("[modes]", "modes"),
+        ("[jacobi]", "jacobi"),
+        ("[preconditioner]", "preconditioner"),
+        ("[deflation]", "deflation"),
+        ("must be a section", "must be a dictionary"),
+    ];
+    WORDS.iter().fold(text, |text, (of_cases, here)| text.replace(of_cases, here))
 }
 
 /// Returns a message without the lines of a text of this name, into which Python turned a caller's arguments.

@@ -53,7 +53,7 @@ impl Outcome {
 
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.inner.notes.clone()
+        self.inner.notes.iter().cloned().map(of_arguments).collect()
     }
 
     #[getter]

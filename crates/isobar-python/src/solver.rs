@@ -10,7 +10,7 @@ use isobar_case::{Label, solver_options};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::error::{raise, raise_problem, raise_solve};
+use crate::error::{of_arguments, raise, raise_problem, raise_solve};
 use crate::observer::{Watch, watched};
 use crate::outcome::Outcome;
 use crate::system::System;
@@ -133,7 +133,7 @@ impl Solver {
 
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.description().notes.clone()
+        self.description().notes.iter().cloned().map(of_arguments).collect()
     }
 }
 

@@ -119,7 +119,7 @@ def test_what_is_wrong_with_labels():
             isobar.Diffusion(image, coefficients={0: 1.0, 1: wrong, 5: 1.0})
     with pytest.raises(ValueError, match="a table without labels"):
         isobar.Diffusion(image, coefficients={})
-    with pytest.raises(TypeError, match="dtype float64; labels must be integers"):
+    with pytest.raises(TypeError, match="^kappa: dtype float64; labels must be integers"):
         isobar.Diffusion(image.astype(float), coefficients={0: 1.0})
     for table in ([0.0, 1.0], 3):
         with pytest.raises(TypeError, match="use a dictionary of labels"):
@@ -219,6 +219,8 @@ def test_no_way_through_is_no_solve():
 def test_what_is_wrong():
     with pytest.raises(ValueError, match="axis: 'z'; use x, y or all"):
         isobar.effective(np.ones((3, 3)), axis="z")
+    with pytest.raises(TypeError, match="^image_or_kappa: dtype complex128; isobar solves real systems only"):
+        isobar.effective(np.ones((4, 4), complex))
     with pytest.raises(ValueError, match="holds labels"):
         isobar.effective(np.full((3, 3), 255, np.uint8))
     with pytest.raises(ValueError, match="axis: 0; use x, y or all"):

@@ -140,7 +140,9 @@ def test_directions_of_kappa():
 @pytest.mark.parametrize(
     "options, kind, words",
     [
-        ({"tolerence": 1.0}, ValueError, r'did you mean "tolerance"\? keys of'),
+        ({"tolerence": 1.0}, ValueError, r'^unknown option "tolerence"; did you mean "tolerance"\? options: method, tolerance'),
+        ({"multigrid": {"smother": 1}}, ValueError, r'^unknown option "smother" in multigrid; did you mean "smoother"\? keys of multigrid: '),
+        ({"multigrid": 3}, ValueError, "^multigrid must be a dictionary, not the whole number 3"),
         ({"tolerance": 0.0}, ValueError, "^tolerance: 0 is not between"),
         ({"tolerance": "small"}, ValueError, "must be a number"),
         ({"tolerance": np.nan}, ValueError, "^tolerance: nan; use a finite number"),
@@ -162,6 +164,17 @@ def test_directions_of_kappa():
 def test_options(options, kind, words):
     with pytest.raises(kind, match=words):
         isobar.Solver(isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0}), **options)
+
+
+def test_notes_speak_of_arguments():
+    problem = isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0})
+    notes = isobar.Solver(problem, precision="f32", device="cpu").notes
+    assert "precision is for iterations; without it this would be solved directly" in notes
+    direct = isobar.Solver(problem, "direct", precision="f32", device="cpu").notes
+    assert 'the precision "f32" is not used by the method "direct", which computes in double precision' in direct
+    for method, note in (("cg", 'deflation is not used by the method "cg"; use "deflated-cg" with it'), ("deflated-cg", None)):
+        notes = isobar.Solver(problem, method, deflation={"stripes": "half-rows"}, device="cpu").notes
+        assert [each for each in notes if "deflation" in each] == ([] if note is None else [note])
 
 
 def test_problems_that_are_none():
@@ -245,6 +258,8 @@ def test_updates():
         solver.update(np.ones((6, 8)))
     with pytest.raises(ValueError, match=r"problem has shape \(7, 8\), and the solver's is \(6, 8\); make a new solver"):
         solver.update(isobar.Diffusion(np.ones((7, 8)), boundary={"x": 0.0}))
+    with pytest.raises(ValueError, match="^the new operator: it has conductances of faces, and the solver coefficients of cells; make a new solver"):
+        solver.update(isobar.Faces(np.ones((6, 7)), np.ones((5, 8)), shift=np.ones((6, 8))))
     assert solver.solve(problem.rhs(1.0)).converged
 
 

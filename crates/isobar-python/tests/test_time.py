@@ -90,6 +90,13 @@ def test_a_case_of_heat():
         assert isobar.solve(CASES / "heat.toml", device="cpu", **tiny, **given).tolerance == 1e-4
 
 
+def test_results_of_a_case_of_heat_have_coordinates():
+    pytest.importorskip("xarray")
+    array = isobar.solve(CASES / "heat.toml", device="cpu", grid={"nx": 8, "ny": 6, "nz": 4}, heat={"end_time": 0.001}).to_xarray()
+    for name, n in (("x", 8), ("y", 6), ("z", 4)):
+        np.testing.assert_allclose(array.coords[name], np.arange(1, n + 1) / (n + 1))
+
+
 def test_the_initial_state_may_be_nan_in_inactive_cells():
     active = np.ones((6, 8), bool)
     active[2:4, 3:5] = False

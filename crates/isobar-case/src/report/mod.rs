@@ -32,7 +32,7 @@ pub struct Report {
     pub error: Option<ErrorReport>,
     /// Sums that identify the solution; nulls if there is none.
     pub checks: Checks,
-    /// Total outflow through each side that is neither closed nor periodic, by name; only for diffusion in cells.
+    /// Total outflow through each side that is neither closed nor periodic, by name, and through `wells`; only for diffusion in cells.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flux: BTreeMap<&'static str, f64>,
     /// All time steps; only for heat equations.

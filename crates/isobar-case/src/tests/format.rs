@@ -288,6 +288,8 @@ fn unknowns_are_in_cells_or_at_points() {
     assert_eq!(case.first_guess().unwrap(), [1.0; 4]);
     let spacing = message(text, &["grid.spacing=[0.25]"]);
     assert!(spacing.contains("grid.spacing") && spacing.contains("diffusion.unknowns"), "{spacing}");
+    let alone = parse(text, &["diffusion.boundary.west=dirichlet"]).unwrap().assemble().unwrap_err().to_string();
+    assert!(alone.contains("east is closed") && alone.contains("east = { dirichlet = 0.0 }"), "{alone}");
     let heat = "[problem]\nkind = \"heat\"\n[heat]\ndt = 0.1\nend_time = 1.0\n[diffusion]\nunknowns = \"points\"\n";
     assert!(message(heat, &[]).contains("heat.unknowns"));
     let flux = text.to_owned() + "boundary = { west = \"neumann\", east = \"dirichlet\" }\n";

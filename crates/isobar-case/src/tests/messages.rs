@@ -53,13 +53,13 @@ fn an_unknown_choice_lists_what_there_is() {
 #[test]
 fn wrong_types_are_named() {
     for (set, parts) in [
-        ("grid.nx=12.5", &["grid.nx must be a whole number, 0 or more, not the number 12.5"][..]),
-        ("grid.nx=-5", &["grid.nx must be a whole number, 0 or more, not the whole number -5"]),
-        ("grid.nx=\"12\"", &["grid.nx must be a whole number, 0 or more, not the string \"12\""]),
+        ("grid.nx=12.5", &["grid.nx must be a whole number, 1 or more, not the number 12.5"][..]),
+        ("grid.nx=-5", &["grid.nx must be a whole number, 1 or more, not the whole number -5"]),
+        ("grid.nx=\"12\"", &["grid.nx must be a whole number, 1 or more, not the string \"12\""]),
         ("grid.nx=12 34", &["not the string \"12 34\""]),
         ("grid.nx=true", &["not the boolean true"]),
-        ("grid.nx=[1, 2]", &["grid.nx must be a whole number, 0 or more, not a list"]),
-        ("grid.nx={}", &["grid.nx must be a whole number, 0 or more, not a section"]),
+        ("grid.nx=[1, 2]", &["grid.nx must be a whole number, 1 or more, not a list"]),
+        ("grid.nx={}", &["grid.nx must be a whole number, 1 or more, not a section"]),
         (
             "grid.nx=99999999999999999999999",
             &["grid.nx = 99999999999999999999999 is too large; the largest number is 18446744073709551615"],
@@ -317,7 +317,7 @@ fn choices_say_which_forms_there_are() {
 #[test]
 fn dates_are_dates() {
     for (set, parts) in [
-        ("grid.nx=1979-05-27", "grid.nx must be a whole number, 0 or more, not the date 1979-05-27"),
+        ("grid.nx=1979-05-27", "grid.nx must be a whole number, 1 or more, not the date 1979-05-27"),
         ("grid.depth=07:32:00", "grid.depth must be a number, not the time 07:32:00"),
         (
             "problem.kind=1979-05-27T07:32:00Z",

@@ -35,6 +35,21 @@ fn fluxes_are_written_and_their_totals_reported() {
     assert!(!across.exists() || chunk(&across).iter().all(|q| q.abs() < 1e-10));
 }
 
+/// What a source gives leaves through the wells, if sides are closed, and through both otherwise.
+#[test]
+fn wells_are_part_of_the_balance() {
+    let case = Case::new(
+        "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 5\n[diffusion]\nsources = [{ i = 1, j = 1, rate = 3.0 }]\n\
+         wells = [{ i = 6, j = 3, value = 1.0, radius = 1e-3 }, { i = 0, j = 4, value = 0.0, radius = 1e-3 }]\n[solver]\ntolerance = 1e-12\n",
+    );
+    let text = succeeded(&case.run("solve", &[]));
+    assert!(text.contains("flow       wells 3.000000e0 out of the domain"), "{text}");
+    succeeded(&case.run("solve", &["--set", "diffusion.boundary.west=dirichlet", "--report", "report.json"]));
+    let flux = &json(&case.path("report.json"))["flux"];
+    let [west, wells] = ["west", "wells"].map(|name| number(&flux[name]));
+    assert!(west != 0.0 && (west + wells - 3.0).abs() < 1e-9, "{flux}");
+}
+
 #[test]
 fn what_is_wrong_with_an_image_is_said() {
     let case = Case::new(CASE);

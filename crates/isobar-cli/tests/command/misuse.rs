@@ -49,6 +49,8 @@ fn command_lines() {
     usage(&["solve", "a.toml", "--device", "cuda:x"], "cuda:N");
     usage(&["solve", "a.toml", "--threads", "0"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
+    usage(&["solve", "a.toml", "--threads", "-1"], "from 1 to");
+    usage(&["effective", "a.npy", "--open", "true"], "use a whole number, the label of the open cells");
     usage(&["solve", "a.toml", "--threads", "100000"], "from 1 to");
     usage(&["solve", "a.toml", "--report"], "--report");
     let output = isobar(["solve", "a.toml", "--device", "\u{7}\u{1b}[31mred"]).output().unwrap();
@@ -111,6 +113,11 @@ fn outputs_are_checked_before_the_solve() {
     tiny_fails(&["--report", &inside("no/report.json")], &["--report", "does not exist"]);
     tiny_fails(&["--output", &inside("no/u.npy")], &["--output", "does not exist"]);
     tiny_fails(&["--plot", &inside("no/u.png")], &["--plot", "does not exist"]);
+    #[cfg(target_os = "linux")]
+    tiny_fails(
+        &["--quiet", "--output", "/proc/u.npy"],
+        &["--output", "no file can be made in /proc; choose another folder"],
+    );
     tiny_fails(&["--report", folder.path().to_str().unwrap()], &["--report", "is a folder"]);
     tiny_fails(&["--report", ""], &["--report", "a value is required"]);
     tiny_fails(&["--report", &inside("same"), "--plot", &inside("same")], &[".png"]);

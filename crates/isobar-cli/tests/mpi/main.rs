@@ -253,7 +253,10 @@ fn failures_are_said_once(mpi: &Mpi) {
     let panel = case("panel-tiny.toml");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", "nothing.toml"]), "nothing.toml: no such file");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", &panel, "--nonsense"]), "--nonsense");
-    assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "bench", &panel]), "only `isobar solve` runs on several ranks");
+    assert_fails(
+        &mpiexec(mpi, &["-n", "3", "isobar", "bench", &panel]),
+        "error: only `isobar solve` runs on several ranks",
+    );
     assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &panel, "--device", "cuda"]), "--device cpu");
     let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4", "--set", "grid.nx=8"];
     assert_fails(&mpiexec(mpi, &few), "4 rows for 5 ranks, each of which takes at least one; use at most 4 ranks");

@@ -88,8 +88,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     let double = Maker { factors, ..Maker::new(backend, stencil, options, Arc::clone(operator), is_floating) };
     if let Some(own) = own {
         let own = Own::new(backend, backend.layout(stencil)?, own);
-        return Parts::new(Box::new(own) as Box<dyn Preconditioner<B, f64>>)
-            .with(|preconditioner| double.krylov(preconditioner));
+        return double.krylov(Parts::new(Box::new(own)));
     }
     if options.method == Method::Direct {
         return double.direct();
@@ -116,7 +115,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
                 } else {
                     let layout = backend.layout(stencil)?;
                     let converted = cycle.with(|cycle| Ok(Box::new(Single::new(layout, cycle)?) as _))?;
-                    double.with_reserves(converted)?.with(|preconditioner| double.krylov(preconditioner))?
+                    double.krylov(double.with_reserves(converted)?)?
                 }
             };
             parts.updates.splice(0..0, updates);
@@ -204,7 +203,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Method::Jacobi => return self.jacobi(),
             _ => {}
         }
-        self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
+        self.krylov(self.with_reserves(self.preconditioner()?)?)
     }
 
     /// Adds the replacements of a preconditioner that fails or is slow, if the matrix has them.
@@ -230,12 +229,17 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Ok(parts)
     }
 
-    fn krylov(&self, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Box<dyn Iteration<B, T>>> {
+    fn krylov(&self, preconditioner: Parts<S, dyn Preconditioner<B, T>>) -> Result<Parts<S, dyn Iteration<B, T>>> {
         let operator = Arc::clone(&self.capabilities.operator);
         if self.options.method == Method::Bicgstab {
-            return Ok(Box::new(Bicgstab::new(operator, preconditioner)?));
+            return preconditioner.with(|preconditioner| Ok(Box::new(Bicgstab::new(operator, preconditioner)?) as _));
         }
-        self.watching(Cg::deflated(operator, preconditioner, self.deflation()?)?)
+        let deflation = self.deflation()?;
+        let idle = deflation.as_ref().and_then(Deflation::why_idle);
+        let cg = |preconditioner| self.watching(Cg::deflated(operator, preconditioner, deflation)?);
+        let mut parts = preconditioner.with(cg)?;
+        parts.notes.extend(idle.map(str::to_owned));
+        Ok(parts)
     }
 
     /// Makes conjugate gradients on an operator in precision R, with residuals in that of this matrix.

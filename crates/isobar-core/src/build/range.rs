@@ -84,7 +84,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let norm = self.scale_rhs(second, norm)?;
         let all = first.and(second);
         if norm == 0.0 {
-            // There is nothing to scale.
+            // There is nothing to scale; where the norm is ‖D^−½ b‖, b may lie in cells without a diagonal, and is checked after this.
+            self.backend.scale(first.back().factor(), &mut self.b)?;
             return Ok((norm, Scaling::default()));
         }
         if guess == Guess::Given && !all.is_none() {

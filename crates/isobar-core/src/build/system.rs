@@ -15,6 +15,7 @@ use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverO
 use crate::outcome::Outcome;
 use crate::policy::begin::Beginning;
 use crate::precond::{NullSpace, OwnPreconditioner};
+use crate::problem::SIDES;
 use crate::solver::{Iteration, Observer};
 use crate::stencil::turns::Turns;
 use crate::stencil::{Stencil, Supports, Update};
@@ -115,6 +116,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             turns.require_one("a preconditioner of your own")?;
         }
         let (described, is_set_up) = (turns.describe(stencil.shape()), turns.sets_up(stencil.shape()));
+        let (idle, callers_stencil) = (stencil.idle_sides(), stencil);
         let around = stencil.around(turns)?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
@@ -153,8 +155,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         notes.extend(described);
         if !is_own {
             notes.extend(asked.unused_by(&options));
+            let is_separable = || stencil.chooses_direct().is_some_and(|factors| backend.direct_pays(&factors));
+            if let Some(key) = open.rules_out_direct().filter(|_| backend.has_direct() && is_separable()) {
+                notes.push(format!("{key} is for iterations; without it this would be solved directly"));
+            }
         }
-        let singular = null_space.as_ref().and_then(|space| space.describe(turns.count()));
+        notes.extend(idle.into_iter().map(|(axis, side)| {
+            let side = SIDES[axis as usize][side];
+            format!("the value on the side {side} has no effect: no open cell touches it")
+        }));
+        let singular = null_space.as_ref().and_then(|space| {
+            let of_one = if turns.count() > 1 { callers_stencil.floating_sizes() } else { None };
+            space.describe(turns.count(), of_one)
+        });
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
             notes.push("the last pivot of a floating component is not positive; its diagonal entry replaces it".into());

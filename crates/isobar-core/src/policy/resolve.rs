@@ -108,10 +108,31 @@ impl SolverOptions {
             notes.push("deflation".into());
         }
         let method = resolved.method.name();
-        notes
+        let mut notes: Vec<String> = notes
             .into_iter()
             .map(|what| format!("{what} is not used by the method {method:?}; use \"cg\" with it"))
-            .collect()
+            .collect();
+        if self.precision != resolved.precision && resolved.method == Method::Direct {
+            notes.push(format!(
+                "the precision {:?} is not used by the method \"direct\", which computes in double precision",
+                self.precision.to_string()
+            ));
+        }
+        notes
+    }
+
+    /// Returns the key that keeps a direct solve from being chosen where the method and the preconditioner are left open, if there is one.
+    pub(crate) fn rules_out_direct(&self) -> Option<&'static str> {
+        if (self.method, self.preconditioner) != (Method::Auto, Preconditioner::Auto) {
+            return None;
+        }
+        let keys = [
+            ("solver.precision", self.precision != Precision::F64),
+            ("solver.multigrid", self.multigrid != MultigridOptions::default()),
+            ("solver.deflation", self.deflation.is_some()),
+            ("solver.norm", self.norm == Norm::Scaled),
+        ];
+        keys.into_iter().find_map(|(key, is_given)| is_given.then_some(key))
     }
 
     /// Resolves `multigrid.precision`, given options with resolved method and preconditioner.
@@ -198,5 +219,8 @@ mod tests {
         );
         assert!(cycles[1].starts_with("deflation is not used"), "{cycles:?}");
         assert_eq!(notes(Method::Direct, Preconditioner::Auto).len(), 1);
+        let direct = SolverOptions { method: Method::Direct, precision: Precision::Mixed, ..SolverOptions::default() };
+        let notes = direct.unused_by(&direct.resolved(&choice).unwrap());
+        assert!(notes[0].starts_with("the precision \"mixed\" is not used by the method \"direct\""), "{notes:?}");
     }
 }

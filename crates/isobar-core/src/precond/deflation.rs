@@ -24,6 +24,7 @@ pub struct Deflation<B: AggregateBackend, T: Real> {
 }
 
 struct Vectors<B: AggregateBackend> {
+    count: usize,
     aggregates: B::Aggregates,
     coarse: Coarse<B>,
     sums: B::AggregateVector,
@@ -124,6 +125,7 @@ impl<B: AggregateBackend> Vectors<B> {
             Coarse::Triangular { matrix: Box::new(matrix), host: Columns::new(count) }
         };
         Ok(Some(Self {
+            count,
             aggregates: backend.aggregates(&map.on(operator.layout())?)?,
             coarse,
             sums: backend.aggregate_vector(count)?,
@@ -133,7 +135,7 @@ impl<B: AggregateBackend> Vectors<B> {
 
     /// Computes solution = E⁻¹ Zᵀ x.
     fn solve<T: Real>(&mut self, backend: &B, x: &B::Vector<T>) -> Result<()> {
-        let Self { aggregates, coarse, sums, solution } = self;
+        let Self { aggregates, coarse, sums, solution, .. } = self;
         backend.aggregate_sums(x, aggregates, sums)?;
         match coarse {
             Coarse::Inverse { matrix, .. } => backend.aggregate_multiply(matrix, sums, solution),
@@ -156,6 +158,20 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, shape: Shape, options: &options::Deflation) -> Result<Self> {
         let vectors = Vectors::new(&*operator, shape, options)?;
         Ok(Self { operator, shape, options: options.clone(), vectors })
+    }
+
+    /// Returns why nothing is deflated, if there are no vectors.
+    pub fn why_idle(&self) -> Option<&'static str> {
+        match &self.vectors {
+            None => Some(
+                "solver.deflation has no effect: fewer than two bodies of one material have 32 cells or more, or the matrix E of such bodies is \
+                 singular to rounding",
+            ),
+            Some(Vectors { count: 0, .. }) => {
+                Some("solver.deflation has no effect: its one vector is constant where nothing fixes the solution")
+            }
+            Some(_) => None,
+        }
     }
 
     /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩

@@ -124,9 +124,10 @@ impl<B: AggregateBackend> NullSpace<B> {
         self.found.as_ref().is_some_and(|found| !found.sizes.is_empty())
     }
 
-    /// Returns a note for the user, if any, on one of the `copies` of a caller's grid.
-    pub fn describe(&self, copies: usize) -> Option<String> {
-        self.found.as_ref().map(|found| found.describe(copies))
+    /// Returns a note for the user, if any, on one of the `copies` of a caller's grid, on which floating components have the sizes `of_one`, where they
+    /// have been counted.
+    pub fn describe(&self, copies: usize, of_one: Option<Vec<usize>>) -> Option<String> {
+        self.found.as_ref().map(|found| found.describe(copies, of_one))
     }
 }
 
@@ -266,12 +267,16 @@ impl<B: AggregateBackend> Found<B> {
         (self.is_alone || copies == 1).then_some(size / copies)
     }
 
-    fn describe(&self, copies: usize) -> String {
-        let isolated = self.sizes.iter().filter(|&&size| size == 1).count();
-        let components = self.sizes.len() - isolated;
+    fn describe(&self, copies: usize, of_one: Option<Vec<usize>>) -> String {
+        // How often one goes around a periodic direction decides on its number of parts in the copies.
+        let is_counted = of_one.is_some();
+        let sizes = of_one.as_ref().unwrap_or(&self.sizes);
+        let isolated = sizes.iter().filter(|&&size| size == 1).count();
+        let components = sizes.len() - isolated;
         let mut said = Vec::new();
         if components > 0 {
-            let largest = self.of_one(self.sizes.iter().max().copied().unwrap_or(0), copies);
+            let largest = sizes.iter().max().copied().unwrap_or(0);
+            let largest = if is_counted { Some(largest) } else { self.of_one(largest, copies) };
             let which = match (components, largest) {
                 (1, Some(largest)) => format!("1 connected component of {largest} cells"),
                 (_, Some(largest)) => format!("{components} connected components (the largest of {largest} cells)"),
@@ -280,7 +285,10 @@ impl<B: AggregateBackend> Found<B> {
             said.push(format!("{which} without fixed values: the solution has mean 0 there"));
         }
         if isolated > 0 {
-            said.push(format!("{} with no open face: the solution is 0 there", cells(isolated / copies)));
+            said.push(format!(
+                "{} with no open face: the solution is 0 there",
+                cells(isolated / if is_counted { 1 } else { copies })
+            ));
         }
         if self.inactive_cells > 0 {
             said.push(format!(

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::sides::face_of;
-use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
+use super::{Boundary, DiffusionProblem, RhsKind, SIDES, Spacing, Weighting};
 use crate::stencil::{Axis, Diffusion};
 use crate::{Error, Result};
 
@@ -41,11 +41,14 @@ impl PointProblem {
                 _ if extents[d] == 1 => (size[d], 0.5 * size[d]),
                 [Boundary::Periodic, Boundary::Periodic] => (size[d] / n, 0.0),
                 [Boundary::Dirichlet(_), Boundary::Dirichlet(_)] => (size[d] / (n + 1.0), size[d] / (n + 1.0)),
-                _ => {
+                [lower, _] => {
+                    let side = SIDES[d][usize::from(matches!(lower, Boundary::Dirichlet(_)))];
                     return Err(Error::invalid(
                         "diffusion.boundary",
-                        "a flux on a side, or a Robin side, with unknowns at points; use unknowns = \"cells\", or give values on all \
-                         sides",
+                        format!(
+                            "unknowns at points need a value on every side, but {side} is closed, or has a flux or a film (beside others, a side \
+                             without a condition is closed); give it a value, as in {side} = {{ dirichlet = 0.0 }}, or use unknowns = \"cells\""
+                        ),
                     ));
                 }
             };

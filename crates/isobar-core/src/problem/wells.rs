@@ -143,6 +143,16 @@ impl DiffusionProblem {
         0.28 * (ratio * dx * dx + dy * dy / ratio).sqrt() / (ratio.sqrt() + ratio.sqrt().recip())
     }
 
+    /// Returns the ties of the wells: the number of a cell, the well index and the value of the well. What flows into a well from a cell is the index times the
+    /// difference of u and that value.
+    pub fn well_ties(&self) -> Vec<(usize, f64, f64)> {
+        let of_well = |well: &Well| {
+            let cells = self.completed("diffusion.wells", 0, [well.i, well.j], well.k).unwrap_or_default();
+            cells.into_iter().map(|at| (self.cell(at), self.well_index(well, at), well.value)).collect::<Vec<_>>()
+        };
+        self.wells.iter().flat_map(of_well).collect()
+    }
+
     /// Returns the well index of a cell, 2π √(κ_x κ_y) d_z / ln(r_e / r).
     pub(super) fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
         let n = self.cell(at);

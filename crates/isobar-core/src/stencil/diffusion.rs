@@ -75,7 +75,8 @@ pub enum Coefficients {
 pub struct Diffusion {
     pub(super) shape: Shape,
     pub(super) coefficients: Coefficients,
-    /// The spreads of the fields of [`Coefficients::Cells`], and of those of [`Coefficients::DeviceCells`] where they are known.
+    /// The spreads of the fields of [`Coefficients::Cells`], of those of [`Coefficients::DeviceCells`] where they are known, and of all T of
+    /// [`Coefficients::Faces`] taken together.
     pub(super) spreads: Box<[Spread]>,
     /// The shift s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
@@ -185,9 +186,11 @@ impl Diffusion {
                 }
             }
             Coefficients::Faces(faces) => {
+                let mut all = Spread::NONE;
                 for face in faces {
-                    check("transmissibilities", face)?;
+                    all = all.and(check("transmissibilities", face)?);
                 }
+                found.push(all);
             }
             Coefficients::DeviceFaces { faces, shift: on_device, .. } => {
                 for (array, axis) in
@@ -340,7 +343,7 @@ impl Diffusion {
     /// Returns the smallest and the largest coefficients of the fields of [`Coefficients::Cells`], and of those on a GPU where they
     /// are known; nothing for other coefficients.
     pub fn spreads(&self) -> &[Spread] {
-        &self.spreads
+        if matches!(self.coefficients, Coefficients::Faces(_)) { &[] } else { &self.spreads }
     }
 
     /// Returns s without the Dirichlet sides, where it is not zero and on the host.

@@ -210,8 +210,7 @@ impl Diffusion {
         self.spreads().iter().map(|field| field.contrast()).fold(1.0, f64::max)
     }
 
-    /// Returns the largest coupling over the smallest that is not 0, all directions with several cells taken together; nothing for faces, whose range
-    /// is not known.
+    /// Returns the largest coupling over the smallest that is not 0, all directions with several cells taken together; nothing for faces.
     pub(super) fn contrast_of_couplings(&self) -> Option<f64> {
         let (Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. }) = &self.coefficients else {
             return None;

@@ -10,6 +10,7 @@ use super::spread::KnownShift;
 use super::turns::Turns;
 use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_near, nearest, separate};
+use crate::execute::Host;
 use crate::layout::Axis;
 use crate::options::{Method, SolverOptions};
 use crate::policy::direct::MOSTLY_OPEN;
@@ -130,8 +131,34 @@ impl Stencil for Diffusion {
             (Some(_), false) => 1e9,
             (Some(_), true) => 1e3,
         };
-        let contrast = self.contrast_of_couplings().or(weak_iterations.is_none().then_some(1.0))?;
+        let contrast = match (self.contrast_of_couplings(), weak_iterations) {
+            (Some(contrast), _) => contrast,
+            (None, Some(_)) => return None,
+            // Beyond the bound an estimate by faces still tells gross errors.
+            (None, None) => self.spreads.first().map_or(1.0, |faces| faces.contrast()).min(most),
+        };
         (contrast <= most).then_some(f64::EPSILON * contrast)
+    }
+
+    fn floating_sizes(&self) -> Option<Vec<usize>> {
+        self.require_host().ok()?;
+        Some(self.components(&Host).map_or_else(Vec::new, |found| found.floating().sizes()))
+    }
+
+    fn idle_sides(&self) -> Vec<(Axis, usize)> {
+        if !self.has_rows() || matches!(self.coefficients, Coefficients::Faces(_)) {
+            return Vec::new();
+        }
+        let is_idle = |&(axis, side): &(Axis, usize)| {
+            let (d, faces) = (axis as usize, self.shape.faces_on_side(axis));
+            let place = [0, self.shape.extents()[d] - 1][side];
+            let mut cells = faces.places().map(|mut at| {
+                at[d] = place;
+                at
+            });
+            self.sides[d][side] == Side::Fixed && cells.all(|at| self.half(axis, at) == 0.0)
+        };
+        Axis::ALL.into_iter().flat_map(|axis| [(axis, 0), (axis, 1)]).filter(is_idle).collect()
     }
 
     fn isolated(&self) -> &[[usize; 3]] {
@@ -158,6 +185,16 @@ impl Stencil for Diffusion {
             Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),
             Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => (0, [0; 3]),
         };
+        let has_cells = |stencil: &Self| form(stencil).0 > 0;
+        if has_cells(self) != has_cells(new) {
+            let names = |has_cells| if has_cells { "coefficients of cells" } else { "conductances of faces" };
+            let message = format!(
+                "it has {}, and the solver {}; make a new solver",
+                names(has_cells(new)),
+                names(has_cells(self))
+            );
+            return Err(Error::invalid("the new operator", message));
+        }
         if form(self) != form(new) {
             return Err(Error::invalid(
                 "diffusion.coefficient",

@@ -359,6 +359,19 @@ mod tests {
         assert!(message.starts_with("faces.shift: negative in cell (i, j, k) = (1, 0, 0)"), "{message}");
     }
 
+    /// Estimates of errors know how far conductances lie apart; those by a weak preconditioner are none.
+    #[test]
+    fn conductances_have_a_contrast() {
+        let floor = |t: [f64; 3], weak_iterations| {
+            let faces = [t.to_vec(), Vec::new(), Vec::new()];
+            let made = Diffusion::from_faces(Shape::new(4, 1, 1), faces, [false; 3], None, None).unwrap();
+            made.error_floor(weak_iterations)
+        };
+        assert_eq!(floor([2.0, 0.0, 1e-6], None), Some(f64::EPSILON * (2.0 / 1e-6)));
+        assert_eq!(floor([2.0, 1.0, 1e-20], None), Some(f64::EPSILON * 1e13));
+        assert_eq!(floor([1.0; 3], Some(30)), None);
+    }
+
     #[test]
     fn rows_of_given_faces_are_those_of_their_cells() {
         let shapes = [(5, 4, 3), (1, 4, 3), (5, 1, 3), (5, 4, 1), (7, 1, 1), (1, 1, 6), (1, 1, 1), (2, 3, 2)];

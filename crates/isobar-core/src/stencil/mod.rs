@@ -104,6 +104,16 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Some(f64::EPSILON)
     }
 
+    /// Counts the cells of each floating component; nothing if the coefficients are not on the host.
+    fn floating_sizes(&self) -> Option<Vec<usize>> {
+        None
+    }
+
+    /// Returns the sides whose values have no effect because no open cell touches them: an axis and 0 for its lower side or 1 for its upper one.
+    fn idle_sides(&self) -> Vec<(Axis, usize)> {
+        Vec::new()
+    }
+
     /// Returns active cells whose row is 0 although no solver treats their null space, (i, j, k) in the caller's order.
     fn isolated(&self) -> &[[usize; 3]] {
         &[]

@@ -225,3 +225,20 @@ fn multigrid_that_is_slow_takes_large_bodies() {
         assert!(distance(&v, &expected) < 1e-5, "{}", distance(&v, &expected));
     }
 }
+
+/// Deflation that finds no vectors says so.
+#[test]
+fn deflation_without_vectors_is_noted() {
+    let shape = Shape::new(12, 10, 1);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; 120]));
+    let notes = |problem: &DiffusionProblem, stripes| {
+        let deflation = Some(Deflation { stripes, ..Deflation::default() });
+        let options = SolverOptions { method: Method::Cg, deflation, ..SolverOptions::default() };
+        System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap().description().notes.join("; ")
+    };
+    let idle = "solver.deflation has no effect";
+    assert!(notes(&problem, Stripes::LargeBodies).contains(idle) && notes(&problem, Stripes::Bodies).contains(idle));
+    assert!(!notes(&problem, Stripes::HalfRows).contains(idle));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    assert!(notes(&problem, Stripes::LargeBodies).contains(idle) && !notes(&problem, Stripes::Bodies).contains(idle));
+}

@@ -427,3 +427,29 @@ fn updates_change_the_choice() {
     let (expected, _) = solve_by(&mut new(&bubble), shape, &b);
     assert!(found.iterations <= expected.iterations + 1, "{} {}", found.iterations, expected.iterations);
 }
+
+/// Options for iterations keep a direct solve from being chosen, and a note says so.
+#[test]
+fn options_that_rule_out_a_direct_solve_are_noted() {
+    let mut problem = DiffusionProblem::new(Shape::new(12, 10, 1), Coefficient::Isotropic(vec![1.0; 120]));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    let separable = problem.stencil().unwrap();
+    problem.coefficient = Coefficient::Isotropic(arrays::noise(120, 1).iter().map(|x| x.exp()).collect());
+    let rough = problem.stencil().unwrap();
+    let levels = MultigridOptions { levels: Some(2), ..MultigridOptions::default() };
+    let single = SolverOptions { precision: Precision::F32, ..SolverOptions::default() };
+    let with_levels = SolverOptions { multigrid: levels, ..SolverOptions::default() };
+    let asked = SolverOptions { method: Method::Cg, ..single.clone() };
+    for (stencil, options, key) in [
+        (&separable, &single, Some("solver.precision")),
+        (&separable, &with_levels, Some("solver.multigrid")),
+        (&separable, &asked, None),
+        (&rough, &single, None),
+    ] {
+        let system = System::new(&Reference, stencil, options).unwrap();
+        let notes = &system.description().notes;
+        let found = notes.iter().find(|note| note.contains("would be solved directly"));
+        assert_eq!(found.is_some(), key.is_some(), "{notes:?}");
+        assert!(found.is_none_or(|note| note.starts_with(key.unwrap())), "{notes:?}");
+    }
+}

@@ -54,6 +54,26 @@ fn entries_of_inactive_cells_do_not_matter() {
     }
 }
 
+/// A side with a value that touches no open cell is named, and no other.
+#[test]
+fn sides_without_open_cells_are_noted() {
+    let shape = Shape::new(4, 3, 1);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; 12]));
+    problem.boundary = [
+        [Boundary::Dirichlet(1.0); 2],
+        [Boundary::Dirichlet(0.0), Boundary::Neumann(1.0)],
+        [Boundary::Neumann(0.0); 2],
+    ];
+    problem.active = Some((0..12).map(|n| n % 4 != 3).collect());
+    for method in [Method::Auto, Method::Cg] {
+        let options = SolverOptions { method, ..SolverOptions::default() };
+        let system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
+        let notes = &system.description().notes;
+        let about: Vec<_> = notes.iter().filter(|note| note.contains("has no effect")).collect();
+        assert_eq!(about, ["the value on the side east has no effect: no open cell touches it"], "{notes:?}");
+    }
+}
+
 /// An active cell without conductances and shift has no solution unless its right-hand side is 0; cells that no mask calls active take no part.
 #[test]
 fn active_cells_without_couplings_have_no_sources() {

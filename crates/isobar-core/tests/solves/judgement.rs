@@ -125,6 +125,25 @@ fn nothing_gives_nothing() {
     }
 }
 
+/// With the norm ‖D^−½ r‖ a right-hand side in cells without a diagonal is one that has no solution, too.
+#[test]
+fn scaled_norms_see_isolated_cells() {
+    let shape = Shape::new(6, 6, 1);
+    let is_closed = |n: usize| (2..5).contains(&(n % 6)) && (2..5).contains(&(n / 6)) && n != 21;
+    let kappa = (0..36).map(|n| if is_closed(n) { 0.0 } else { 1.0 }).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    let stencil = problem.stencil().unwrap();
+    let b: Vec<f64> = (0..36).map(|n| if n == 21 { 1.0 } else { 0.0 }).collect();
+    let options = SolverOptions { method: Method::Cg, norm: Norm::Scaled, ..SolverOptions::default() };
+    let mut u = vec![0.0; 36];
+    let refused = solve_into(&Reference, &stencil, &options, &b, &mut u, Guess::Zero).unwrap_err().to_string();
+    assert!(refused.contains("it has no solution: a component of 1 cell has no fixed value"), "{refused}");
+    let options = SolverOptions { compatibility: Compatibility::Project, ..options };
+    let (outcome, u) = solve(&stencil, &options, &b);
+    assert!(outcome.converged() && outcome.removed == Some(1.0) && u.iter().all(|&u| u == 0.0), "{outcome:?}");
+}
+
 /// A first guess that solves the equations still gets the mean 0.
 #[test]
 fn a_good_first_guess_is_projected() {

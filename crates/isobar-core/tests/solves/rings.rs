@@ -140,3 +140,19 @@ fn time_steps_on_odd_rings() {
         assert!((found - energy).abs() < 1e-9 * energy.abs(), "{found} {energy}");
     }
 }
+
+/// Components are counted on the caller's grid, whether or not they go around an odd direction.
+#[test]
+fn components_around_odd_directions_are_counted() {
+    let shape = Shape::new(5, 6, 1);
+    // Two rows go around, two cells above them do not, and one is alone.
+    let is_open = |n: usize| n < 10 || n == 15 || n == 16 || n == 28;
+    let kappa = (0..30).map(|n| if is_open(n) { 1.0 } else { 0.0 }).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0] = RING;
+    let system = System::new(&Reference, &problem.stencil().unwrap(), &cg(Preconditioner::Line)).unwrap();
+    let notes = system.description().notes.join("; ");
+    let expected = "2 connected components (the largest of 10 cells) without fixed values: the solution has mean 0 there; 1 cell with no open face: \
+         the solution is 0 there; 17 inactive cells";
+    assert!(notes.contains(expected), "{notes}");
+}

@@ -97,7 +97,11 @@ def effective(
     kind = getattr(getattr(image_or_kappa, "dtype", None), "kind", "f")
     if coefficients is None and kind in "iu":
         raise ValueError("an image of integers holds labels; pass their κ as coefficients={0: 0.0, 255: 1.0}, or κ itself as image.astype(float)")
-    given, dimensions, _kept = diffusion(image_or_kappa, spacing, None, active, None, coefficients=coefficients)
+    try:
+        given, dimensions, _kept = diffusion(image_or_kappa, spacing, None, active, None, coefficients=coefficients)
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        raise type(error)("image_or_" + message if message.startswith("kappa") else message) from None
     shape = (given["kappa"] or [given["labels"]])[0][1]
     if isinstance(axis, str) and axis == "all":
         axis = [each for each, n in zip(_AXES, reversed(shape)) if n > 1] or "x"

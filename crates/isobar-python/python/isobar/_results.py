@@ -43,6 +43,7 @@ class Result:
     """The result of a solve. `converged` means that the true residual, computed from `x` in double precision, meets the tolerance."""
 
     __slots__ = {
+        "_centres": None,
         "_origin": None,
         "_outcome": None,
         "_report": None,
@@ -51,7 +52,7 @@ class Result:
         "x": "The solution, an array of the same library as b.",
     }
 
-    def __init__(self, x, outcome, tolerance, steps=None, origin=None):
+    def __init__(self, x, outcome, tolerance, steps=None, origin=None, centres=None):
         self.x = x
         self.tolerance = tolerance
         self.steps = steps
@@ -59,6 +60,8 @@ class Result:
         self._report = None
         # A weak reference to the solver, the problem, the arguments for making an equal solver, and a sample of x; of time steps the problem only.
         self._origin = origin
+        # Those of a case's time steps, which have no problem.
+        self._centres = centres
 
     @property
     def converged(self) -> bool:
@@ -181,7 +184,7 @@ class Result:
             raise ImportError("to_xarray() needs xarray: pip install xarray") from None
         values = on_host(self.x)
         dims = ("z", "y", "x")[3 - values.ndim :]
-        centres = None if self._origin is None else self._origin[1].coordinates
+        centres = self._centres if self._origin is None else self._origin[1].coordinates
         coords = None if centres is None or len(centres) != values.ndim else dict(zip(dims, centres))
         attributes = {"stop": self.stop, "relative_residual": self.residual, "iterations": self.iterations}
         return DataArray(values, coords=coords, dims=dims, name=name, attrs=attributes)

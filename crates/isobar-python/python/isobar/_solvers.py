@@ -113,8 +113,10 @@ class Solver:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on the automatic choices."""
-        return self._solver.notes
+        """Remarks on the automatic choices, and on options that are not used."""
+        method, deflation = self._made_with["method"], self._made_with.get("deflation")
+        is_used = deflation is None or method in (None, "auto", "deflated-cg")
+        return self._solver.notes + ([] if is_used else [f'deflation is not used by the method "{method}"; use "deflated-cg" with it'])
 
     def solve(self, b: Any, x0: Any = None, out: Any = None, *, progress: Progress = None) -> Solved:
         """Solve A x = b, or several such systems. Return a `Result`, or `Results`.

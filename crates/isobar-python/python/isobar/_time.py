@@ -331,7 +331,8 @@ class Steps:
         if self._last is None:
             raise ValueError("the run is complete; begin a new one with steps()")
         origin = None if self._system is None else (None, Problem(self._system, self._dimensions), None, None)
-        return Result(self.u, self._last, self._tolerance, steps=list(self._taken), origin=origin)
+        centres = tuple(np.array(axis) for axis in reversed(self._stepper.coordinates[: self._dimensions]))
+        return Result(self.u, self._last, self._tolerance, steps=list(self._taken), origin=origin, centres=centres)
 
 
 def run_case(path, changes, device, threads, progress, load) -> Result:
