@@ -104,7 +104,7 @@ pub struct Outcome {
     pub batch: Option<Batch>,
     /// Events of the solve that users should know, such as the replacement of a preconditioner that failed.
     pub notes: Vec<String>,
-    /// Whether u holds a solution, good or bad. After a breakdown or a divergence without finite numbers, u is unchanged.
+    /// Whether u holds a solution, good or bad. After a breakdown or a divergence without finite numbers, u is the first guess.
     pub is_returned: bool,
     /// Advice on the next attempt, if the solve did not converge and there is any.
     pub advice: Option<String>,

@@ -30,6 +30,8 @@ pub(super) struct Decision<S> {
     pub(super) latest: Option<S>,
     /// Whether a solve was slow and another solver would be chosen for the latest coefficients.
     pub(super) is_outdated: bool,
+    /// Whether no strong preconditioner was chosen because a shift dominates the couplings.
+    pub(super) is_dominated: bool,
     /// The number of notes about this choice, with which the description begins.
     pub(super) first_notes: usize,
 }
@@ -50,6 +52,7 @@ impl<S> Decision<S> {
             has_levels: began.has_levels,
             latest: None,
             is_outdated: false,
+            is_dominated: false,
             first_notes: 0,
         }
     }
@@ -60,6 +63,13 @@ impl<S> Decision<S> {
         S: Clone,
     {
         Self { latest: None, after_direct: None, after_box: None, ..self.clone() }
+    }
+
+    /// Returns whether the diagonal or no preconditioner is the solver's own choice.
+    pub(super) fn chooses_weak(&self) -> bool {
+        let is_open = self.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
+        let is_weak = matches!(self.first.preconditioner, Preconditioner::None | Preconditioner::Jacobi);
+        is_open && is_weak && self.first.method == Method::Cg
     }
 
     /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.

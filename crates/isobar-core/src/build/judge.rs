@@ -86,10 +86,21 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         const SINGLE: f64 = f32::EPSILON as f64 / f64::EPSILON;
         /// An error of this size by rounding alone is no estimate.
         const MOST_ROUNDING: f64 = 0.01;
+        /// The smallest eigenvalue that was found over that of a constant which was not.
+        const UNSEEN: f64 = 100.0;
         let weak_iterations = (!monitor.is_strong()).then(|| monitor.iterations());
         let (Some(error), Some(floor)) = (monitor.error(), self.stencil.error_floor(weak_iterations)) else {
             return Ok(None);
         };
+        // Where b has little of a constant that a shift hardly holds, conjugate gradients do not see it, unless the preconditioner treats constants as A does.
+        let sees_constants = matches!(
+            self.options.preconditioner,
+            Preconditioner::Mic { .. } | Preconditioner::Direct | Preconditioner::Multigrid | Preconditioner::Modes
+        );
+        let hold = if sees_constants || weak_iterations.is_none() { None } else { self.stencil.hold() };
+        if hold.zip(monitor.spectrum()).is_some_and(|(hold, found)| found.smallest > UNSEEN * hold) {
+            return Ok(None);
+        }
         let floor = floor * if self.options.precision == Precision::F32 { SINGLE } else { 1.0 };
         if floor > MOST_ROUNDING {
             return Ok(None);
@@ -106,6 +117,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         const GROSS: [f64; 2] = [0.1, 1e3];
         /// …and this is aimed at,
         const AIM: f64 = 0.01;
+        /// but no smaller relative residual,
+        const LEAST: f64 = 4.0 * f64::EPSILON;
         /// this often,
         const MOST_ROUNDS: usize = 4;
         /// in twice the iterations so far and these: an estimate with a weak preconditioner may be too large.
@@ -115,8 +128,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         told.estimated = Some(estimated);
         let Some(error) = estimated.filter(|&error| error > gross.max(times * asked)) else { return Ok(false) };
         let is_open = self.decision.requested.as_ref().is_some_and(|options| options.method == Method::Auto);
-        let tolerance = monitor.relative(residual).min(asked) * AIM / error;
-        let is_at_floor = tolerance < f64::EPSILON;
+        let reached = monitor.relative(residual).min(asked);
+        let tolerance = (reached * AIM / error).max(LEAST);
+        let is_at_floor = 2.0 * tolerance > reached;
         let why_not = match (is_open, self.options.norm) {
             (true, _) if is_at_floor && told.closer.rounds == 0 => Some("rounding leaves no smaller residual"),
             (true, _) => None,

@@ -1,6 +1,6 @@
 //! Right-hand sides of extreme size, which are scaled by a power of two; that is exact, since solving is linear.
 
-use super::system::{NORM, System};
+use super::system::System;
 use crate::operator::Guess;
 use crate::options::{Method, SolverOptions};
 use crate::policy::modes::single_suffices;
@@ -112,16 +112,27 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.backend.scale(scaling.factor(), &mut self.b)
     }
 
-    /// Undoes the scaling. Returns whether u is finite everywhere, judged by its norm.
+    /// Undoes the scaling. Returns whether the numbers of u are finite, and not all below those that have all digits, judged by its norm.
     pub(super) fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
+        /// Smaller numbers may have lost digits.
+        const LEAST: f64 = f64::MIN_POSITIVE / f64::EPSILON;
         if scaling.is_none() {
             return Ok(true);
         }
-        let Self { backend, u, scalars, .. } = self;
-        backend.dot(u, u, NORM.of(scalars))?;
-        let norm = backend.read(scalars)?[NORM.index()].sqrt();
+        let norm = self.norm_of_solution()?;
+        // Of numbers whose squares vanish, if they are not 0.
+        let measured = Scaling::to_be_measured(norm);
+        let norm = if norm == 0.0 {
+            self.backend.scale(measured.factor(), &mut self.u)?;
+            let norm = self.norm_of_solution()?;
+            self.backend.scale(measured.back().factor(), &mut self.u)?;
+            norm * measured.back().factor()
+        } else {
+            norm
+        };
+        let is_zero = norm == 0.0;
         self.scale(scaling.back())?;
-        Ok((norm * scaling.back().factor()).is_finite())
+        Ok(is_zero || (LEAST..f64::INFINITY).contains(&(norm * scaling.back().factor())))
     }
 }
 

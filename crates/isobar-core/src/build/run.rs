@@ -166,6 +166,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         };
         let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, Patience::of(method), observer);
+        if self.decision.is_dominated {
+            monitor.assume_strong();
+        }
         let backend = self.backend.clone();
         // The solution for b = 0 is 0, for any first guess; also where projection removed all of b.
         let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
@@ -224,11 +227,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_returned = residual.is_finite();
         }
         if !fits {
-            // The array keeps its values.
-            residual = initial;
+            remedy = Some("the solution leaves the range of double precision: use other units".into());
         }
         if !is_returned {
-            // NaN must not outlive the solve.
+            // NaN must not outlive the solve, and the first guess remains.
+            residual = initial;
             backend.clear(&mut self.u)?;
         }
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);

@@ -85,7 +85,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// does not support; the errors of the device.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
         let made = Self::assembled(backend, stencil, [options; 2], None)?;
-        let decision = Decision { requested: Some(options.clone()), ..made.decision };
+        let mut decision = Decision { requested: Some(options.clone()), ..made.decision };
+        decision.is_dominated = decision.chooses_weak() && made.stencil.is_dominated(options.tolerance);
         Ok(Self { decision, ..made })
     }
 
@@ -455,7 +456,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         self.decision.latest = None;
         outcome.is_returned &= self.queue == 0 || is_final(&outcome);
-        if outcome.is_returned {
+        // Where there is no solution, an array that had no first guess gets that of zero.
+        if outcome.is_returned || guess == Guess::Zero && self.queue == 0 {
             download(&self.backend, &self.callers, &self.u, &mut u)?;
         }
         outcome.timing.upload = upload;

@@ -81,6 +81,8 @@ pub struct Monitor<'o> {
     energy_error: Option<f64>,
     /// Whether the preconditioner of these estimates is strong.
     is_strong: bool,
+    /// Whether estimates hold from the first iteration whatever the preconditioner.
+    has_bound: bool,
     broken: Option<Broken>,
     stop: Option<Stop>,
     /// Whether the observer ended the solve at its last iteration.
@@ -164,6 +166,7 @@ impl<'o> Monitor<'o> {
             error: None,
             energy_error: None,
             is_strong: false,
+            has_bound: false,
             broken: None,
             stop: None,
             is_interrupted: false,
@@ -301,10 +304,16 @@ impl<'o> Monitor<'o> {
         }
     }
 
+    /// Notes that all eigenvalues of M⁻¹A are of one size, as a strong preconditioner makes them.
+    pub(crate) fn assume_strong(&mut self) {
+        self.has_bound = true;
+    }
+
     /// Notes ‖z‖ and ⟨r, z⟩ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, hence at most ‖z‖/λ in the norm of
     /// M, with λ the smallest eigenvalue of M⁻¹A, and about that in others. There is no estimate where λ has not settled, unless M
     /// `is_strong`: then it is near 1 from the beginning.
     pub fn note_correction(&mut self, norm: f64, rho: f64, is_strong: bool) {
+        let is_strong = is_strong || self.has_bound;
         let caution = match (self.lanczos.has_settled(), is_strong) {
             (true, _) => CAUTION,
             (false, true) => CAUTION_EARLY,

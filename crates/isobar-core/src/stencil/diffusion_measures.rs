@@ -61,7 +61,7 @@ impl Diffusion {
     }
 
     /// Returns bounds of the rows, if a positive shift is stored for every cell.
-    fn dominance(&self) -> Option<Dominance> {
+    pub(super) fn dominance(&self) -> Option<Dominance> {
         let shift = Spread::of(&Host, self.stored_shift()?).ok().filter(|shift| shift.least > 0.0)?;
         // Sides across a direction of one cell are part of the diagonal, which no coupling bounds.
         let extents = Stencil::shape(self).extents();

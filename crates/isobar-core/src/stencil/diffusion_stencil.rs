@@ -161,6 +161,20 @@ impl Stencil for Diffusion {
         Axis::ALL.into_iter().flat_map(|axis| [(axis, 0), (axis, 1)]).filter(is_idle).collect()
     }
 
+    fn hold(&self) -> Option<f64> {
+        let is_fixed = self.sides().as_flattened().contains(&Side::Fixed);
+        let shift = self.stored_shift().filter(|_| !is_fixed)?;
+        let row = match self.coefficients() {
+            Coefficients::Faces(_) => 6.0 * self.spreads.first()?.most,
+            _ => self.largest_row(),
+        };
+        (row > 0.0).then(|| shift.iter().sum::<f64>() / (shift.len() as f64 * row))
+    }
+
+    fn is_dominated(&self, tolerance: f64) -> bool {
+        self.dominance().is_some_and(|dominance| dominance.is_strong(tolerance))
+    }
+
     fn isolated(&self) -> &[[usize; 3]] {
         &self.isolated
     }

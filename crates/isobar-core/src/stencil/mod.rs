@@ -104,6 +104,16 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Some(f64::EPSILON)
     }
 
+    /// Returns about the least eigenvalue of D⁻¹A, that of a constant, where known shifts alone hold it.
+    fn hold(&self) -> Option<f64> {
+        None
+    }
+
+    /// Returns whether a shift is known to dominate the couplings, so that with the diagonal all eigenvalues are of one size.
+    fn is_dominated(&self, _tolerance: f64) -> bool {
+        false
+    }
+
     /// Counts the cells of each floating component; nothing if the coefficients are not on the host.
     fn floating_sizes(&self) -> Option<Vec<usize>> {
         None

@@ -1,6 +1,6 @@
 //! Estimated errors of conjugate gradients, compared with true ones.
 
-use isobar_core::conformance::arrays::{self, cg, distance};
+use isobar_core::conformance::arrays::{self, cg, distance, noise};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
@@ -159,4 +159,62 @@ fn a_gross_error_is_no_solution() {
         outcome.error_estimate > Some(0.1) && outcome.notes.concat().contains("reduce the tolerance"),
         "{outcome:?}"
     );
+}
+
+/// A box of closed sides with random conductances, and a value held by a large shift in one cell.
+fn with_a_held_cell(shape: Shape, conductance: f64, [shift, held]: [f64; 2]) -> Diffusion {
+    let at_held = |n: usize| if n == shape.number([5, 5, 0]) { held } else { 0.0 };
+    let faces = [0, 1, 2].map(|d| {
+        let face = |at: [usize; 3]| if at[d] + 1 < shape.extents()[d] { conductance } else { 0.0 };
+        shape.places().map(face).collect()
+    });
+    let shift = (0..shape.cells()).map(|n| shift + at_held(n)).collect();
+    Diffusion::new(shape, Coefficients::Faces(faces), Some(shift), [[Side::Closed; 2]; 3]).unwrap()
+}
+
+/// Where a shift dominates, `auto` takes the diagonal, whose first iteration already has an estimate; and no residual is too small to be made smaller but
+/// those of rounding.
+#[test]
+fn held_cells_do_not_hide_the_others() {
+    for (conductance, held, tolerance) in [(0.05, 1e10, 1e-6), (0.3, 1e10, 1e-6), (0.2, 1e14, 1e-8), (1e-3, 1e9, 1e-3)]
+    {
+        let stencil = with_a_held_cell(Shape::new(20, 20, 1), conductance, [1.0, held]);
+        let wanted: Vec<f64> = noise(stencil.shape().cells(), 3).iter().map(|noise| 10.0 + noise).collect();
+        let b = stencil.times(&wanted);
+        let options = SolverOptions { tolerance, ..SolverOptions::default() };
+        let (outcome, u) = arrays::solve(&Reference, &stencil, &options, &b);
+        let error = distance(&u, &wanted);
+        assert!(outcome.converged() && error < 0.1, "{conductance} {held:e}: {error:e} {outcome:?}");
+        assert!(outcome.error_estimate >= Some(0.3 * error), "{conductance} {held:e}: {error:e} {outcome:?}");
+    }
+}
+
+/// Constants that are hardly held are no part of the error of b without them; weak preconditioners see nothing of it, and have no estimate.
+#[test]
+fn constants_that_hardly_count_are_not_overlooked() {
+    let shape = Shape::new(12, 12, 1);
+    let kappa = (0..shape.cells()).map(|n| 10f64.powf(random(72, n) / 2.0)).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Robin { coefficient: 1e-7, value: 0.0 };
+    problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(1.0));
+    let stencil = problem.stencil().unwrap();
+    let mut b = vec![0.0; shape.cells()];
+    (b[shape.number([3, 2, 0])], b[shape.number([8, 9, 0])]) = (1.0, -1.0);
+    let (_, wanted) =
+        arrays::solve(&Reference, &stencil, &SolverOptions { tolerance: 1e-14, ..cg(Preconditioner::Multigrid) }, &b);
+    for preconditioner in [
+        Preconditioner::Line,
+        Preconditioner::Ic { block: None },
+        Preconditioner::SsorAi,
+        Preconditioner::Jacobi,
+        Preconditioner::None,
+        Preconditioner::Mic { relaxation: 1.0, block: None },
+        Preconditioner::Multigrid,
+    ] {
+        let options = SolverOptions { tolerance: 1e-6, ..cg(preconditioner) };
+        let (outcome, u) = arrays::solve(&Reference, &stencil, &options, &b);
+        let error = distance(&u, &wanted);
+        let is_bounded = outcome.error_estimate.is_none_or(|estimate| estimate > 0.3 * error);
+        assert!(outcome.converged() && is_bounded, "{:?}: {error:e} {outcome:?}", options.preconditioner);
+    }
 }
