@@ -24,8 +24,10 @@ static void check(int32_t code)
 
 static void fill(double conductivity)
 {
-    for (int n = 0; n < NX * NY * NZ; ++n)
-        kappa[0][0][n] = conductivity;
+    for (int k = 0; k < NZ; ++k)
+        for (int j = 0; j < NY; ++j)
+            for (int i = 0; i < NX; ++i)
+                kappa[k][j][i] = conductivity;
 }
 
 int main(void)
@@ -34,8 +36,10 @@ int main(void)
     /* A unit box; y and z are left closed. */
     isobar_diffusion bar = {.size = sizeof bar, .kappa = &coefficient};
     bar.sides[0][0] = bar.sides[0][1] = (isobar_side){ISOBAR_DIRICHLET, 0.0};
-    for (int n = 0; n < NX * NY * NZ; ++n)
-        u[0][0][n] = sin(pi * (n % NX + 0.5) / NX);
+    for (int k = 0; k < NZ; ++k)
+        for (int j = 0; j < NY; ++j)
+            for (int i = 0; i < NX; ++i)
+                u[k][j][i] = sin(pi * (i + 0.5) / NX);
 
     isobar_problem *problem;
     isobar_heat *heat;

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn isobar_solver_solve(
         let (mut state, outcome, seconds) = solve_by(solver, from_u, |solver, guess, ranks, own| {
             let (from, to) = (required("b", b)?.shaped("b", own)?, required("u", u)?.shaped("u", own)?);
             require_same_call(ranks, || {
-                format!("solve with b of {:?}, u of {:?}, {guess:?}", from.precision(), to.precision())
+                format!("solve with b in {}, u in {}, from {}", from.precision(), to.precision(), first(guess))
             })?;
             let mut observer = observer(progress, data, ranks)?;
             Ok(RawArray::with(&from, &to, |b, u| solver.solve_observed(b, u, guess, &mut observer))?)
@@ -138,9 +138,11 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
     coded(|| unsafe {
         let (mut state, outcomes, seconds) = solve_by(solver, from_u, |solver, guess, ranks, own| {
             let (b, u) = (arrays("b", b, count, own)?, arrays("u", u, count, own)?);
-            let kinds = |arrays: &[RawArray]| arrays.iter().map(RawArray::precision).collect::<Vec<_>>();
+            let kinds = |arrays: &[RawArray]| {
+                arrays.iter().map(|array| array.precision().to_string()).collect::<Vec<_>>().join(", ")
+            };
             require_same_call(ranks, || {
-                format!("solve_many of {count} systems, b of {:?}, u of {:?}, {guess:?}", kinds(&b), kinds(&u))
+                format!("solve_many of {count} systems, b in {}, u in {}, from {}", kinds(&b), kinds(&u), first(guess))
             })?;
             Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observer(progress, data, ranks)?)?)
         })?;
@@ -189,7 +191,7 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
     coded(|| unsafe {
         required("solver", solver)?.0.on_all(|solver, ranks, own| {
             let (u, v) = (required("u", u)?.shaped("u", own)?, required("v", v)?.shaped("v", own)?);
-            require_same_call(ranks, || format!("apply with u of {:?}, v of {:?}", u.precision(), v.precision()))?;
+            require_same_call(ranks, || format!("apply with u in {}, v in {}", u.precision(), v.precision()))?;
             Ok(RawArray::with(&u, &v, |u, v| solver.apply(u, v))?)
         })
     })
@@ -240,4 +242,9 @@ pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *c
 pub unsafe extern "C" fn isobar_solver_free(solver: *mut Solver) {
     // SAFETY: promised by the caller.
     unsafe { free_handle(solver) }
+}
+
+/// Names a first guess.
+fn first(guess: Guess) -> &'static str {
+    if guess == Guess::Given { "u" } else { "zero" }
 }

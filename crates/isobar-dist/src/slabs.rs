@@ -20,9 +20,10 @@ impl Slabs {
     /// of multigrid.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there are more ranks than rows.
+    /// [`Error::Invalid`] if there is no row, or if there are more ranks than rows.
     pub fn new(shape: Shape, ranks: usize) -> Result<Self> {
         let rows = shape.ny;
+        Error::unless(rows > 0, "grid.ny", || "0, but at least 1 is needed")?;
         Error::unless(ranks <= rows, "grid.ny", || {
             format!("{rows} rows for {ranks} ranks, each of which takes at least one; use at most {rows} ranks")
         })?;
