@@ -355,7 +355,7 @@ def test_misuse(rng):
         isobar.jax.solve(problem, kappa, spacing=(1.0, 1.0, 1.0))
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"spacing \([xyz]\)"):
         isobar.jax.solve(problem, kappa, spacing=-1.0).block_until_ready()
-    with pytest.raises(ValueError, match='unknown key "sparkle"'):
+    with pytest.raises(ValueError, match='unknown option "sparkle"'):
         isobar.jax.solve(problem, kappa, 1.0, sparkle=1)
 
 

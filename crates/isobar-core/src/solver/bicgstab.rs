@@ -71,6 +71,21 @@ impl<B: Backend, T: Real> Bicgstab<B, T> {
     }
 }
 
+/// Begins an iteration from r.
+fn start<B: Backend, T: Real>(
+    backend: &B,
+    [r, shadow, p, v]: [&mut B::Vector<T>; 4],
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    backend.convert(r, shadow)?;
+    backend.clear(p)?;
+    backend.clear(v)?;
+    for scalar in [RHO[1], SHADOW_V[1], TS[1], TT[1]] {
+        backend.set(scalars, scalar, 1.0)?;
+    }
+    backend.dot(shadow, r, RHO[0].of(scalars))
+}
+
 impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         let Self { backend, operator, r, scalars, .. } = self;
@@ -88,22 +103,21 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
     }
 
     fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
-        let Run { u, mut best, monitor, .. } = run;
+        /// If the least residual falls by less than this factor…
+        const STALLED: f64 = 0.9;
+        /// …in this many iterations, they begin anew from the u so far, with another r̂.
+        const PATIENCE: usize = 100;
+        /// So do they where the residual is less than so many times the rounding of the largest one.
+        const DRIFTED: f64 = 10.0;
+        let Run { b, u, mut best, monitor, .. } = run;
         let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, before: u_before, scalars } = self;
-        backend.convert(r, shadow)?;
-        backend.clear(p)?;
-        backend.clear(v)?;
-        for scalar in [RHO[1], SHADOW_V[1], TS[1], TT[1]] {
-            backend.set(scalars, scalar, 1.0)?;
-        }
-        backend.dot(shadow, r, RHO[0].of(scalars))?;
-
+        start(backend, [&mut *r, shadow, p, v], scalars)?;
         let on_host = operator.needs_host() || preconditioner.needs_host();
         let how = Iterations { on_host, ..Iterations::default() };
-        let mut taken = 0;
+        let (mut taken, mut least, mut least_before, mut most) = (0, f64::INFINITY, f64::INFINITY, 0.0);
         loop {
             let before = taken;
-            let mut is_paused = false;
+            let (mut is_paused, mut has_stalled) = (false, false);
             backend.iterate(
                 how,
                 scalars,
@@ -141,15 +155,25 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
                         return monitor.break_down(Broken::Division);
                     }
                     is_paused = best.is_some() && monitor.has_left_the_best();
-                    if is_paused || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
+                    (least, most) = (norm.sqrt().min(least), norm.sqrt().max(most));
+                    if flow.is_continue() && taken.is_multiple_of(PATIENCE) {
+                        has_stalled = least > STALLED * least_before;
+                        least_before = least;
+                    }
+                    has_stalled |= flow.is_continue() && norm.sqrt() < DRIFTED * T::EPSILON * most;
+                    if is_paused || has_stalled || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
                 },
             )?;
-            match &mut best {
-                Some(best) if is_paused => {
-                    backend.convert(u_before, best)?;
-                    monitor.note_kept(1);
-                }
-                _ => return Ok(()),
+            if let Some(best) = best.as_mut().filter(|_| is_paused) {
+                backend.convert(u_before, best)?;
+                monitor.note_kept(1);
+            } else if !has_stalled || monitor.is_slow() {
+                return Ok(());
+            }
+            if has_stalled {
+                operator.residual(b, [u, r], NORM.of(scalars))?;
+                start(backend, [&mut *r, shadow, p, v], scalars)?;
+                (taken, most) = (0, 0.0);
             }
         }
     }

@@ -308,3 +308,30 @@ fn entries_of_extreme_size_are_refused() {
         assert_eq!(made.is_err_and(|error| error.to_string().contains("largest entry")), is_refused, "{factor:e}");
     }
 }
+
+/// BiCGStab from the iterate of slow cycles may stall, as its shadow residual is that iterate's; it begins anew then.
+#[test]
+fn what_stalls_begins_anew() {
+    for seed in 0..30 {
+        let of = |which: u64, n: usize| 10f64.powf(1.5 * random(100 * seed + which, n));
+        let [nx, ny, nz] = [5, 12, 10];
+        let all = |which: u64, count: usize| (0..count).map(|n| of(which, n)).collect::<Vec<f64>>();
+        let negative = |which: u64| all(which, nz).into_iter().map(|value| -value).collect::<Vec<f64>>();
+        let [mut b, mut c] = [negative(0), negative(1)];
+        (b[nz - 1], c[0]) = (0.0, 0.0);
+        let vertical = VerticalProfile::new(vec![1e-5; nz], b, c, negative(2)).unwrap();
+        let [mut x, mut y] = [all(3, (nx + 1) * ny), all(4, nx * (ny + 1))];
+        (0..ny).for_each(|j| (x[j * (nx + 1)], x[j * (nx + 1) + nx]) = (0.0, 0.0));
+        (0..nx).for_each(|i| (y[i], y[i + nx * ny]) = (0.0, 0.0));
+        let horizontal = HorizontalField::from_faces(nx, ny, vec![1.0; nx * ny], &x, &y).unwrap();
+        let stencil = TensorProduct::new(vertical, horizontal).unwrap();
+        let shape = Shape::new(nx, ny, nz);
+        let options = SolverOptions { tolerance: 1e-6, ..SolverOptions::default() };
+        let mut system = System::new(&Reference, &stencil, &options).unwrap();
+        let (wanted, mut b) = (noise(shape.cells(), seed), vec![0.0; shape.cells()]);
+        let target = ArrayViewMut::c_order(&mut b, shape).unwrap();
+        system.apply(ArrayView::c_order(&wanted, shape).unwrap().into(), target.into()).unwrap();
+        let (outcome, _) = arrays::solve_by(&mut system, shape, &b);
+        assert!(outcome.converged(), "{seed}: {outcome:?}");
+    }
+}
