@@ -88,7 +88,7 @@ static void of_forms(isobar_problem *problem, isobar_solver *solver, const isoba
     expect(isobar_problem_flux(problem, own_u, is_odd(), 0, &total), ISOBAR_INVALID, "problem_flux of axis 1");
     expect(isobar_heat_create(problem, is_odd() ? own_b : NULL, own_b, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "with source");
     expect(isobar_solver_solve(solver, own_b, own_u, is_odd(), NULL, NULL), ISOBAR_INVALID, "it is solve with");
-    expect(isobar_solver_solve(solver, own_b, is_odd() ? &single : own_u, 0, NULL, NULL), ISOBAR_INVALID, "u of F32");
+    expect(isobar_solver_solve(solver, own_b, is_odd() ? &single : own_u, 0, NULL, NULL), ISOBAR_INVALID, "u in f32");
     isobar_array many[2] = {*own_b, *own_b}, to[2] = {*own_u, own};
     expect(isobar_solver_solve_many(solver, many, to, is_odd() ? 1 : 2, 0, NULL, NULL, NULL), ISOBAR_INVALID, "solve_many of 1 systems");
     int32_t code = is_odd() ? isobar_solver_apply(solver, own_b, own_u) : isobar_solver_solve(solver, own_b, own_u, 0, NULL, NULL);
