@@ -30,6 +30,8 @@ pub(super) struct Decision<S> {
     pub(super) latest: Option<S>,
     /// Whether a solve was slow and another solver would be chosen for the latest coefficients.
     pub(super) is_outdated: bool,
+    /// See [`crate::stencil::Stencil::hold`].
+    pub(super) hold: Option<f64>,
     /// Whether no strong preconditioner was chosen because a shift dominates the couplings.
     pub(super) is_dominated: bool,
     /// The number of notes about this choice, with which the description begins.
@@ -53,6 +55,7 @@ impl<S> Decision<S> {
             latest: None,
             is_outdated: false,
             is_dominated: false,
+            hold: None,
             first_notes: 0,
         }
     }

@@ -97,10 +97,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             self.options.preconditioner,
             Preconditioner::Mic { .. } | Preconditioner::Direct | Preconditioner::Multigrid | Preconditioner::Modes
         );
-        let hold = if sees_constants || weak_iterations.is_none() { None } else { self.stencil.hold() };
-        if hold.zip(monitor.spectrum()).is_some_and(|(hold, found)| found.smallest > UNSEEN * hold) {
+        let hold = self.decision.hold;
+        let is_weak = weak_iterations.is_some() && !sees_constants;
+        if is_weak && hold.zip(monitor.spectrum()).is_some_and(|(hold, found)| found.smallest > UNSEEN * hold) {
             return Ok(None);
         }
+        // It makes the most of rounding.
+        let floor = hold.map_or(floor, |hold| floor.max(f64::EPSILON / hold));
         let floor = floor * if self.options.precision == Precision::F32 { SINGLE } else { 1.0 };
         if floor > MOST_ROUNDING {
             return Ok(None);

@@ -125,7 +125,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let operator = backend.operator::<f64>(stencil)?;
         let began = Self::beginning(backend, stencil, &operator, [open, options], [is_own, is_set_up])?;
         let mut decision = Decision::new(&began, [open, options]);
-        decision.had_one_direction = Self::decides_one_direction(stencil);
+        (decision.had_one_direction, decision.hold) = (Self::decides_one_direction(stencil), stencil.hold());
         let asked = if began.is_direct { open } else { options };
         let Beginning { options, factors, why, .. } = began;
         check_symmetry(stencil, options.method)?;

@@ -86,6 +86,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_renewed = has_changed || !was_current || self.options.method == Method::Direct;
         if is_renewed {
             self.renew(stencil, is_left)?;
+            self.decision.hold = self.stencil.hold();
             let is_weak = self.decision.chooses_weak();
             self.decision.is_dominated = is_weak && self.stencil.is_dominated(self.options.tolerance);
             self.decision.latest =

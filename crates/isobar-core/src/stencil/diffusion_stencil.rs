@@ -168,7 +168,8 @@ impl Stencil for Diffusion {
             Coefficients::Faces(_) => 6.0 * self.spreads.first()?.most,
             _ => self.largest_row(),
         };
-        (row > 0.0).then(|| shift.iter().sum::<f64>() / (shift.len() as f64 * row))
+        let hold = shift.iter().sum::<f64>() / (shift.len() as f64 * row);
+        (hold > 0.0 && hold.is_finite()).then_some(hold)
     }
 
     fn is_dominated(&self, tolerance: f64) -> bool {

@@ -218,3 +218,24 @@ fn constants_that_hardly_count_are_not_overlooked() {
         assert!(outcome.converged() && is_bounded, "{:?}: {error:e} {outcome:?}", options.preconditioner);
     }
 }
+
+/// A shift that hardly holds a constant makes the most of rounding, which estimates include.
+#[test]
+fn rounding_of_constants_is_included() {
+    let shape = Shape::new(9, 9, 1);
+    for reaction in [1e-8, 1e-10, 1e-12] {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+        problem.reaction = Some(vec![reaction; shape.cells()]);
+        problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(1.0));
+        let stencil = problem.stencil().unwrap();
+        for seed in 0..8 {
+            let wanted: Vec<f64> = noise(shape.cells(), seed).iter().map(|noise| 1.0 + noise).collect();
+            let b = stencil.times(&wanted);
+            let options = SolverOptions { tolerance: 1e-12, ..cg(Preconditioner::Multigrid) };
+            let (outcome, u) = arrays::solve(&Reference, &stencil, &options, &b);
+            let error = distance(&u, &wanted);
+            let is_bounded = outcome.error_estimate.is_none_or(|estimate| estimate > 0.3 * error);
+            assert!(is_bounded, "{reaction:e} {seed}: {error:e} {outcome:?}");
+        }
+    }
+}
