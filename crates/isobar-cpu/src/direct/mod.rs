@@ -53,7 +53,9 @@ use crate::{Cpu, Shared, Vector};
 /// # Errors
 /// See [`Separable::bases`]; [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
-    if cpu.ranks.is_some() && factors.line != Axis::Y as usize {
+    let is_part = layout.first_row() != 0 || layout.len_with_halo() != layout.len();
+    let is_possible = if cpu.ranks.is_some() { factors.line == Axis::Y as usize } else { !is_part };
+    if !is_possible {
         return Ok(None);
     }
     if factors.lines.len() == factors.shape.cells() && cpu.ranks.is_none() {
