@@ -155,7 +155,11 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
                     code
                 }
                 Some(Ok(code)) => code,
-                None => ISOBAR_INTERRUPTED,
+                None => {
+                    let message = format!("system {n}: interrupted before it was solved");
+                    first = first.and(Err(Failure { code: ISOBAR_INTERRUPTED, message, names_cell: false }));
+                    ISOBAR_INTERRUPTED
+                }
             };
             if !codes.is_null() {
                 *codes.add(n) = code;

@@ -68,6 +68,11 @@ impl<S> Decision<S> {
         Self { latest: None, after_direct: None, after_box: None, ..self.clone() }
     }
 
+    /// Returns whether another solver may continue a solve that is slow.
+    pub(super) fn may_be_replaced(&self) -> bool {
+        self.after_box.is_some() || self.replaceable.is_points || self.replaceable.is_cycles
+    }
+
     /// Returns whether the diagonal or no preconditioner is the solver's own choice.
     pub(super) fn chooses_weak(&self) -> bool {
         let is_open = self.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);

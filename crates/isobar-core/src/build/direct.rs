@@ -160,6 +160,11 @@ pub(super) fn divided<B: Backend>(backend: &B, factors: Separable) -> Option<Sep
     if is_divided(backend) { factors.with_lines(Axis::Y as usize) } else { Some(factors) }
 }
 
+/// Returns the factors of a matrix that a device solves directly by its own choice.
+pub(super) fn chosen<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Option<Separable> {
+    divided(backend, stencil.chooses_direct()?).filter(|factors| factors.pays() && backend.direct_pays(factors))
+}
+
 /// Returns the factors by which a device solves a matrix directly.
 ///
 /// # Errors

@@ -78,7 +78,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let first = Scaling::to_be_measured(norm);
         let norm = self.scale_rhs(first, norm)?;
         let SolverOptions { method, modes, .. } = &self.options;
-        let in_single = *method == Method::Modes && single_suffices(modes);
+        // Cycles that may follow during the solve may be in single precision.
+        let in_single = *method == Method::Modes && single_suffices(modes) || self.decision.may_be_replaced();
         let second =
             Scaling::for_solving(norm, if in_single { Precision::Mixed } else { self.options.storage() }, first);
         let norm = self.scale_rhs(second, norm)?;
@@ -112,10 +113,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.backend.scale(scaling.factor(), &mut self.b)
     }
 
-    /// Undoes the scaling. Returns whether the numbers of u are finite, and not all below those that have all digits, judged by its norm.
+    /// Undoes the scaling. Returns whether the numbers of u are finite, and not all below those that have all digits, judged by its norm. A state of time
+    /// steps may decay to 0.
     pub(super) fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
-        /// Smaller numbers may have lost digits.
-        const LEAST: f64 = f64::MIN_POSITIVE / f64::EPSILON;
         if scaling.is_none() {
             return Ok(true);
         }
@@ -130,9 +130,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             norm
         };
-        let is_zero = norm == 0.0;
+        let may_vanish = norm == 0.0 || self.bounds.is_capped;
         self.scale(scaling.back())?;
-        Ok(is_zero || (LEAST..f64::INFINITY).contains(&(norm * scaling.back().factor())))
+        let norm = norm * scaling.back().factor();
+        Ok(norm.is_finite() && (may_vanish || norm >= f64::MIN_POSITIVE))
     }
 }
 

@@ -156,8 +156,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         notes.extend(described);
         if !is_own {
             notes.extend(asked.unused_by(&options));
-            let is_separable = || stencil.chooses_direct().is_some_and(|factors| backend.direct_pays(&factors));
-            if let Some(key) = open.rules_out_direct().filter(|_| backend.has_direct() && is_separable()) {
+            let is_chosen = || backend.has_direct() && direct::chosen(backend, stencil).is_some();
+            if let Some(key) = open.rules_out_direct().filter(|_| is_chosen()) {
                 notes.push(format!("{key} is for iterations; without it this would be solved directly"));
             }
         }

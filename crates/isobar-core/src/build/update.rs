@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::arrays::download;
-use super::direct::{divided, factors_of, is_divided};
+use super::direct::{chosen, factors_of, is_divided};
 use super::system::{System, null_space};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
@@ -30,9 +30,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let direct = Direct {
             is_possible: backend.has_direct(),
             // An indefinite matrix is factored even if its coefficients must be copied from the GPU, because no iteration solves it.
-            factors: || match stencil.chooses_direct() {
-                None if !stencil.is_definite() => factors_of(backend, stencil).ok().filter(Separable::pays),
-                found => divided(backend, found?).filter(|factors| factors.pays() && backend.direct_pays(factors)),
+            factors: || {
+                chosen(backend, stencil).or_else(|| {
+                    let is_alone = !stencil.is_definite();
+                    is_alone.then(|| factors_of(backend, stencil).ok().filter(Separable::pays)).flatten()
+                })
             },
             is_undivided: || is_divided && stencil.chooses_direct().is_some(),
             // In a plane that is solved upright, lines take a dozen iterations.
@@ -58,9 +60,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
         }
-        // An error keeps the old factors.
-        let mut is_left = false;
-        if self.options.method == Method::Direct
+        // Lines that ranks divide may leave an axis without a fast transform, where one rank has its lines. An error keeps the old factors.
+        let is_open = self.decision.after_direct.is_some() && is_divided(&self.backend) && stencil.is_definite();
+        let is_direct = self.options.method == Method::Direct;
+        let mut is_left = is_direct && is_open && chosen(&self.backend, stencil).is_none();
+        if is_direct
+            && !is_left
             && let Err(error) = self.updates.iter().try_for_each(|update| update(stencil))
         {
             if self.decision.after_direct.is_none() {
@@ -152,11 +157,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn returns_to_direct(&self, stencil: &S) -> bool {
         let is_open = self.decision.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
         let has_left = self.decision.was_direct && self.options.method != Method::Direct;
-        let is_chosen = || {
-            let factors = stencil.chooses_direct().and_then(|factors| divided(&self.backend, factors));
-            factors.is_some_and(|factors| factors.pays() && self.backend.direct_pays(&factors))
-        };
-        has_left && is_open && is_chosen()
+        has_left && is_open && chosen(&self.backend, stencil).is_some()
     }
 
     /// Returns whether this device chooses another solver because at most one direction of a matrix couples cells.

@@ -135,6 +135,9 @@ mod tests {
         assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));
         let other = begun(&open, [false, true, true], Choice::galerkin());
         assert!(other.factors.is_none() && other.why.is_empty());
+        let direct = Direct { is_possible: true, factors: || None::<&str>, is_undivided: || true, nearest: || None };
+        let divided = begin([&open; 2], false, direct, || Ok(Choice::galerkin())).unwrap();
+        assert!(divided.factors.is_none() && divided.why[0].contains("one rank would solve this directly"));
         let asked = SolverOptions { method: Method::Cg, ..open };
         assert!(begun(&asked, [true; 3], Choice::galerkin()).factors.is_none());
     }

@@ -105,7 +105,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
     fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
         /// If the least residual falls by less than this factor…
         const STALLED: f64 = 0.9;
-        /// …in this many iterations, they begin anew from the u so far, with another r̂.
+        /// …in this many iterations, they begin anew from the u so far, with another r̂, which then gets twice as many.
         const PATIENCE: usize = 100;
         /// So do they where the residual is less than so many times the rounding of the largest one.
         const DRIFTED: f64 = 10.0;
@@ -114,7 +114,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         start(backend, [&mut *r, shadow, p, v], scalars)?;
         let on_host = operator.needs_host() || preconditioner.needs_host();
         let how = Iterations { on_host, ..Iterations::default() };
-        let (mut taken, mut least, mut least_before, mut most) = (0, f64::INFINITY, f64::INFINITY, 0.0);
+        let (mut least, mut least_before, mut most) = (f64::INFINITY, f64::INFINITY, 0.0);
+        let (mut taken, mut patience) = (0, PATIENCE);
         loop {
             let before = taken;
             let (mut is_paused, mut has_stalled) = (false, false);
@@ -156,9 +157,10 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
                     }
                     is_paused = best.is_some() && monitor.has_left_the_best();
                     (least, most) = (norm.sqrt().min(least), norm.sqrt().max(most));
-                    if flow.is_continue() && taken.is_multiple_of(PATIENCE) {
+                    if flow.is_continue() && taken.is_multiple_of(patience) {
                         has_stalled = least > STALLED * least_before;
                         least_before = least;
+                        patience *= if has_stalled { 2 } else { 1 };
                     }
                     has_stalled |= flow.is_continue() && norm.sqrt() < DRIFTED * T::EPSILON * most;
                     if is_paused || has_stalled || monitor.is_slow() { ControlFlow::Break(()) } else { flow }

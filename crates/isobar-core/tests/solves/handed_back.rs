@@ -464,3 +464,27 @@ fn small_states_are_resolved_from_a_first_guess_of_ones() {
     let apart = distance(&ones, &previous);
     assert!(apart < 1e-4, "{apart:e}");
 }
+
+/// A state without sources decays to 0, which is no failure, however long it is stepped; solutions near the end of double precision have all digits.
+#[test]
+fn states_may_decay_to_nothing() {
+    let shape = Shape::new(12, 12, 1);
+    let run = Heat::unit_box(shape).unwrap();
+    for preconditioner in [Preconditioner::Auto, Preconditioner::Jacobi] {
+        let solver = SolverOptions { preconditioner, tolerance: 1e-8, ..SolverOptions::default() };
+        let options = heat::options(1e5, 1e7, Scheme::BackwardEuler);
+        let mut stepper = heat::stepper(&run, options, &solver, &run.sine([1.0; 3]));
+        while !stepper.is_finished() {
+            let step = stepper.step(&mut ignore).unwrap();
+            assert!(step.is_taken, "{step:?}");
+        }
+        assert!(heat::state(&mut stepper, shape).iter().all(|&u| u.abs() < 1e-300));
+    }
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary[0] = FIXED;
+    let mut system = System::new(&Reference, &problem.stencil().unwrap(), &SolverOptions::default()).unwrap();
+    let [(one, u), (small, v)] =
+        [1.0, 1e-304].map(|rhs| solve(&mut system, shape, &vec![rhs; shape.cells()], None, false));
+    let scaled: Vec<f64> = v.iter().map(|v| 1e200 * v * 1e104).collect();
+    assert!(one.converged() && small.converged() && distance(&scaled, &u) < 1e-12, "{small:?}");
+}

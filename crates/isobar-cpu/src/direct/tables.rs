@@ -79,7 +79,7 @@ impl Tables {
             values,
             constant: along.entry(0, 0) * across.entry(0, 0),
             sums: whole.has_uneven_sums().then(|| bases.each_ref().map(sums_of)),
-            description: factors.describe(bases, by),
+            description: whole.describe(bases, by),
             machine,
         }
     }

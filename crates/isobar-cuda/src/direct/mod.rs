@@ -351,7 +351,8 @@ impl DirectSolver<Cuda> for Direct {
     }
 
     fn describe(&self) -> String {
-        self.factors.describe(&self.bases, |_| "products with its eigenvectors")
+        let whole = self.divided.as_ref().map_or(&self.factors, |divided| &divided.whole);
+        whole.describe(&self.bases, |_| "products with its eigenvectors")
     }
 
     fn bytes(&self) -> usize {

@@ -123,6 +123,7 @@ fn divided_lines_are_solved_directly() {
 #[test]
 fn direct_solvers_take_other_coefficients() {
     direct::check_changes(&cpu);
+    direct::check_layers(&cpu);
 }
 
 #[test]

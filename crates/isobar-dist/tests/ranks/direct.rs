@@ -99,6 +99,18 @@ pub(crate) fn check_changes(backend: &impl Devices) {
     }
 }
 
+/// Checks that layers across z, for which lines along y would need as many eigenvectors as there are cells in z, take another solver in an update.
+pub(crate) fn check_layers(backend: &impl Devices) {
+    let (shape, sides) = (Shape::new(4, 6, 1200), [[Side::Closed; 2], [Side::Closed; 2], [Side::Fixed; 2]]);
+    let [plain, layered] = [None, Some(2)].map(|layered| separable(shape, sides, 1.0, layered, None, 4));
+    let open = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+    let rhs = noise(shape.cells(), 5);
+    for ranks in possible(backend, &[2]) {
+        let (_, preconditioner, u) = solve_updated(ranks, backend, [&plain, &layered], &open, &rhs).unwrap();
+        assert!(preconditioner != "none" && residual(&layered, &rhs, &u) < 1e-7, "{preconditioner}");
+    }
+}
+
 /// Checks that boxes are solved directly by default, and that others are not.
 pub(crate) fn check_choice(backend: &impl Devices) {
     let open = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
