@@ -97,10 +97,11 @@ pub(crate) fn check_changes(backend: &impl Devices) {
             }
         }
     }
+    check_layers(backend);
 }
 
 /// Checks that layers across z, for which lines along y would need as many eigenvectors as there are cells in z, take another solver in an update.
-pub(crate) fn check_layers(backend: &impl Devices) {
+fn check_layers(backend: &impl Devices) {
     let (shape, sides) = (Shape::new(4, 6, 1200), [[Side::Closed; 2], [Side::Closed; 2], [Side::Fixed; 2]]);
     let [plain, layered] = [None, Some(2)].map(|layered| separable(shape, sides, 1.0, layered, None, 4));
     let open = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
