@@ -202,7 +202,8 @@ fn a_run_ends_while_kernels_are_compiled() {
     command.arg("solve").arg(&case).args(["--device", "cuda"]).env("GPU", HOPPER).env("FIELDS", "1,1,0");
     let output = command.output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success() && out.contains("outcome"), "{}: {out}{err}", output.status);
+    // The numbers of such a driver mean nothing, so the solve need not converge.
+    assert!(matches!(output.status.code(), Some(0 | 2)) && out.contains("outcome"), "{}: {out}{err}", output.status);
 }
 
 #[test]
