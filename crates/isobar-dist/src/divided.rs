@@ -22,7 +22,7 @@ pub(crate) struct Divided<B: PartBackend, C: Real> {
 struct Staging<C> {
     /// All layers of this rank's rows.
     rows: Vec<C>,
-    /// The same numbers, sorted by the rank that has the layer.
+    /// These numbers, sorted by the rank that has the layer.
     packed: Vec<C>,
     /// All rows of this rank's layers.
     layers: Vec<C>,
@@ -137,7 +137,7 @@ fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], re
     ranks.world().exchange(&mut messages)
 }
 
-/// What a rank's piece of a line contributes to the system of all ranks' last cells: to the previous rank's last cell, and to its own.
+/// The contributions of a rank's piece of a line to the system of all ranks' last cells: to the previous rank's last cell, and to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// To both row sums.

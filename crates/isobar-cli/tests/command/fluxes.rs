@@ -35,7 +35,7 @@ fn fluxes_are_written_and_their_totals_reported() {
     assert!(!across.exists() || chunk(&across).iter().all(|q| q.abs() < 1e-10));
 }
 
-/// What a source gives leaves through the wells, if sides are closed, and through both otherwise.
+/// A source flows out through the wells where sides are closed, and through both otherwise.
 #[test]
 fn wells_are_part_of_the_balance() {
     let case = Case::new(

@@ -119,17 +119,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if scaling.is_none() {
             return Ok(true);
         }
-        let norm = self.norm_of_solution()?;
-        // Of numbers whose squares vanish, if they are not 0.
-        let measured = Scaling::to_be_measured(norm);
-        let norm = if norm == 0.0 {
+        let mut norm = self.norm_of_solution()?;
+        if norm == 0.0 {
+            // The squares of numbers that are not 0 may vanish.
+            let measured = Scaling::to_be_measured(norm);
             self.backend.scale(measured.factor(), &mut self.u)?;
-            let norm = self.norm_of_solution()?;
+            norm = self.norm_of_solution()? * measured.back().factor();
             self.backend.scale(measured.back().factor(), &mut self.u)?;
-            norm * measured.back().factor()
-        } else {
-            norm
-        };
+        }
         let may_vanish = norm == 0.0 || self.bounds.is_capped;
         self.scale(scaling.back())?;
         let norm = norm * scaling.back().factor();

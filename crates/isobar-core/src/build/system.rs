@@ -137,12 +137,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (factors, described) = match (options.method, factors) {
             (Method::Direct, found) => {
                 let found = found.map_or_else(|| direct::factors_of(backend, stencil), Ok)?;
-                match direct::is_divided(backend) {
-                    true => (Some(found), described),
-                    false => {
-                        (Some(found.once(turns.one_copy(stencil.shape()))), described.filter(|_| turns.count() == 1))
-                    }
-                }
+                let all = stencil.shape();
+                let solved = if direct::is_divided(backend) { all } else { turns.one_copy(all) };
+                (Some(found.once(solved)), described.filter(|_| solved == all))
             }
             (_, factors) => (factors, described),
         };

@@ -30,11 +30,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let direct = Direct {
             is_possible: backend.has_direct(),
             // An indefinite matrix is factored even if its coefficients must be copied from the GPU, because no iteration solves it.
-            factors: || {
-                chosen(backend, stencil).or_else(|| {
-                    let is_alone = !stencil.is_definite();
-                    is_alone.then(|| factors_of(backend, stencil).ok().filter(Separable::pays)).flatten()
-                })
+            factors: || match chosen(backend, stencil) {
+                None if !stencil.is_definite() => factors_of(backend, stencil).ok().filter(Separable::pays),
+                found => found,
             },
             is_undivided: || is_divided && stencil.chooses_direct().is_some(),
             // In a plane that is solved upright, lines take a dozen iterations.

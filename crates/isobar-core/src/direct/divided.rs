@@ -5,7 +5,7 @@ use crate::layout::Slab;
 
 /// Numbers within this relative distance are proportional.
 const TOLERANCE: f64 = 1e-11;
-/// What remains of a shift after its part along another axis, if it is below this fraction, is rounding.
+/// A remainder of a shift, without its part along another axis, is rounding if it is below this fraction of the shift.
 const ROUNDING: f64 = 1e-13;
 
 /// The consecutive cells of a line that one of several ranks has. Its last cell remains when those before it are eliminated, which couple to it and to

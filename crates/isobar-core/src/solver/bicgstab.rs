@@ -107,7 +107,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         const STALLED: f64 = 0.9;
         /// …in this many iterations, they begin anew from the u so far, with another r̂, which then gets twice as many.
         const PATIENCE: usize = 100;
-        /// So do they where the residual is less than so many times the rounding of the largest one.
+        /// They also begin anew where the residual is below this many times the rounding of the largest one.
         const DRIFTED: f64 = 10.0;
         let Run { b, u, mut best, monitor, .. } = run;
         let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, before: u_before, scalars } = self;
