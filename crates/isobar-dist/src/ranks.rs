@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{Meanwhile, Result, Shape, Shares};
+use isobar_core::backend::nothing;
+use isobar_core::prelude::{Colour, Meanwhile, Result, Shape, Shares};
 
 use crate::communicator::{Communicator, Message};
 use crate::edge::{Edge, Handed};
@@ -95,6 +96,18 @@ impl Ranks {
             messages.push(Message { peer, tag: tag(!*is_after), send: &[], receive });
         }
         self.world.exchange_while(&mut messages, meanwhile)
+    }
+
+    /// Sends bytes to the ranks with the rows before and after, perhaps around a periodic direction, and receives bytes from them. Nothing is sent to, or
+    /// received from, a side where there are none.
+    ///
+    /// # Errors
+    /// The errors of [`Communicator::exchange`].
+    pub fn exchange_sides(&self, send: [&[u8]; 2], receive: [&mut [u8]; 2]) -> Result<()> {
+        let sides = [false, true].into_iter().zip(send.into_iter().zip(receive));
+        let edges = sides.map(|(is_after, (send, receive))| Edge { is_after, colour: Colour::Red, send, receive });
+        let mut edges: Vec<Edge<'_, u8>> = edges.filter(|edge| !edge.send.is_empty()).collect();
+        self.exchange(&mut edges, &mut nothing)
     }
 
     /// Implements [`PartBackend::hand_on`](crate::PartBackend::hand_on). What one call sends, the neighbour receives in one call.

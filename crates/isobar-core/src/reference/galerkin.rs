@@ -8,7 +8,7 @@ use crate::backend::AggregateBackend;
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Sweep, Transfer};
 use crate::options::Smoother;
 use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
-use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
+use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Ranked, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::{Axis, Diffusion};
 use crate::{Backend, Colour, Layout, Precision, Real, Result, read, write};
@@ -307,6 +307,8 @@ impl Execute for Reference {
     }
 }
 
+impl Ranked for Reference {}
+
 impl SupportsGalerkin for Reference {
     type Coarse<T: Real> = Plain27<T>;
     type Interpolation<T: Real> = Interpolation<T>;
@@ -314,7 +316,7 @@ impl SupportsGalerkin for Reference {
 
     fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Matrix> {
         // Other back ends are compared with this.
-        Ok(Matrix::of(self, stencil, Precision::F64))
+        Matrix::of(self, stencil, Precision::F64)
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Plain27<T>>> {

@@ -58,14 +58,6 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// Replaces the weights of an interpolation.
     fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
-    /// Returns a rank's share of the strongly coupled aggregates of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
-    ///
-    /// # Errors
-    /// The errors of the device; [`Error::Unsupported`](crate::Error::Unsupported) if ranks divide a pair of rows.
-    fn own_bodies(&self, all: Self::Bodies, _grid: Shape) -> Result<Self::Bodies> {
-        Ok(all)
-    }
-
     /// Makes the correction by strongly coupled aggregates on the device.
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Self::Bodies) -> Result<Arc<Self::BodyCorrection<T>>>;
 
@@ -80,6 +72,8 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
 struct Below<B: SupportsGalerkin, T: Real> {
     /// The directions that were halved.
     axes: Vec<Axis>,
+    /// Whether every rank has it whole, though the next finer level is divided.
+    is_whole: bool,
     /// The matrix of this level.
     operator: Arc<B::Coarse<T>>,
     /// The transfer between the next finer level and this one.
@@ -96,8 +90,8 @@ struct Descent<B: SupportsGalerkin> {
     notes: Vec<String>,
 }
 
-/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are `wanted` with the
-/// finest one, or as lead to a grid that can be solved exactly. `halves_lines` states whether z is halved too.
+/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level, which it returns: of as many levels as are `wanted`
+/// with the finest one, or as lead to a grid that can be solved exactly. `halves_lines` states whether z is halved too.
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
@@ -106,7 +100,7 @@ fn descend<B: SupportsGalerkin>(
     finest: B::Matrix,
     wanted: Option<usize>,
     halves_lines: bool,
-    make: &mut dyn FnMut(Vec<Axis>, B::Weights, &B::Matrix) -> Result<()>,
+    make: &mut dyn FnMut(Vec<Axis>, B::Weights, B::Matrix) -> Result<B::Matrix>,
 ) -> Result<Descent<B>> {
     let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= B::COARSEST_CELLS;
     let (mut matrix, mut levels, mut notes) = (finest, 1, Vec::new());
@@ -122,16 +116,14 @@ fn descend<B: SupportsGalerkin>(
             break;
         }
         levels += 1;
-        let weights;
-        (weights, matrix) = backend.coarsen(matrix, &axes)?;
-        make(axes, weights, &matrix)?;
+        let (weights, coarse) = backend.coarsen(matrix, &axes)?;
+        matrix = make(axes, weights, coarse)?;
     }
-    let coarsest = is_small(&matrix).then_some(matrix);
+    let coarsest = is_small(&matrix).then(|| backend.whole(matrix)).transpose()?;
     Ok(Descent { coarsest, notes })
 }
 
-/// Makes the hierarchy of a diffusion stencil: `wanted` levels, or as many as lead to a grid that can be solved exactly. Every rank makes the
-/// matrices of the whole grid, and has its rows of those that are divided.
+/// Makes the hierarchy of a diffusion stencil: `wanted` levels, or as many as lead to a grid that can be solved exactly.
 pub fn galerkin<B: SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -149,23 +141,20 @@ where
     let bodies = move |on: &B, has_bodies: bool, matrix: &B::Matrix, level: usize| {
         let grid = on.grid(matrix).shape;
         let is_solved = grid.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| level >= wanted);
-        let all = match has_bodies && !is_solved {
-            true => on.bodies(matrix, &Layout::new(grid)?)?,
-            false => B::Bodies::default(),
-        };
-        on.own_bodies(all, grid)
+        if has_bodies && !is_solved { on.bodies(matrix) } else { Ok(B::Bodies::default()) }
     };
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, 1)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
     let (mut on, mut fine) = (backend.clone(), stencil.shape());
     let Descent { coarsest, mut notes } =
         descend(backend, matrix, wanted, halves_lines, &mut |axes, weights, matrix| {
-            let Grid { shape, periodic: [_, y, _] } = backend.grid(matrix);
+            let Grid { shape, periodic: [_, y, _] } = backend.grid(&matrix);
             // Neighbours have one colour if a periodic direction has an odd number of rows.
             let is_odd = y && !shape.ny.is_multiple_of(2);
             let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
-            let level = coarser.level();
-            let operator = level.coarse::<T>(matrix)?;
+            let (level, is_whole) = (coarser.level(), coarser.alone.is_some());
+            let matrix = if is_whole { backend.whole(matrix)? } else { matrix };
+            let operator = level.coarse::<T>(&matrix)?;
             layout = *layout_of::<B, T>(&*operator);
             let own = coarser.own.own_rows(shape)?.layout(shape, y)?;
             let finer = match below.last() {
@@ -175,11 +164,11 @@ where
             let transfer = on.interpolation(finer, &own, weights)?;
             transfers.push(coarser.transfer(Arc::clone(&transfer) as _, &own, &layout)?);
             gathers = gathers.take().or(coarser.note(shape));
-            let own_bodies = bodies(level, has_bodies, matrix, below.len() + 2)?;
+            let own_bodies = bodies(level, has_bodies, &matrix, below.len() + 2)?;
             let correction = level.body_correction(&layout, own_bodies)?;
-            below.push(Below { axes, operator, transfer, correction });
+            below.push(Below { axes, is_whole, operator, transfer, correction });
             (on, fine) = (level.clone(), shape);
-            Ok(())
+            Ok(matrix)
         })?;
     notes.splice(0..0, gathers);
     let coarsest = coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout).map(Arc::new)).transpose()?;
@@ -198,16 +187,17 @@ where
         let mut matrix = backend.finest(stencil, &finest)?;
         let has_bodies = backend.may_have_bodies(&matrix)?;
         backend.update_bodies(&top, bodies(&backend, has_bodies, &matrix, 1)?)?;
-        for (level, Below { axes, operator, transfer, correction }) in (2..).zip(&below) {
+        for (level, Below { axes, is_whole, operator, transfer, correction }) in (2..).zip(&below) {
             let weights;
             (weights, matrix) = backend.coarsen(matrix, axes)?;
+            matrix = if *is_whole { backend.whole(matrix)? } else { matrix };
             backend.update_interpolation(transfer, weights)?;
             backend.update_coarse(operator, &matrix)?;
             let on = Operator::<B, T>::backend(&**operator);
             backend.update_bodies(correction, bodies(on, has_bodies, &matrix, level)?)?;
         }
         if let Some(solver) = &coarsest {
-            solver.update(backend.inverse(&matrix)?);
+            solver.update(backend.inverse(&backend.whole(matrix)?)?);
         }
         Ok(())
     };

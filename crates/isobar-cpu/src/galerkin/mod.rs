@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::AggregateBackend;
 use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Serial, Shape};
-use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
+use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix, Ranked};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use isobar_dist::PartBackend;
 
@@ -44,13 +44,34 @@ impl Execute for Cpu {
     }
 }
 
+impl Ranked for Cpu {
+    fn division(&self, grid: Shape) -> Result<Option<(Vec<usize>, usize)>> {
+        let Some(ranks) = self.ranks() else { return Ok(None) };
+        Ok(Some((ranks.pairs_of_rows(grid)?.starts().to_vec(), ranks.rank())))
+    }
+
+    fn exchange(&self, send: [&[u8]; 2], receive: [&mut [u8]; 2]) -> Result<()> {
+        self.ranks().map_or(Ok(()), |ranks| ranks.exchange_sides(send, receive))
+    }
+
+    fn collect(&self, own: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
+        match self.ranks() {
+            Some(ranks) => ranks.world().all_gather(own, counts, all),
+            None => {
+                all.copy_from_slice(own);
+                Ok(())
+            }
+        }
+    }
+}
+
 impl SupportsGalerkin for Cpu {
     type Coarse<T: Real> = Level27<T>;
     type Interpolation<T: Real> = Interpolation<T>;
     type BodyCorrection<T: Real> = BodyCorrection;
 
     fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Matrix> {
-        Ok(Matrix::of(self, stencil, T::PRECISION))
+        Matrix::of(self, stencil, T::PRECISION)
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Level27<T>>> {
@@ -78,12 +99,6 @@ impl SupportsGalerkin for Cpu {
     fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Directions) -> Result<()> {
         between.update(&weights);
         Ok(())
-    }
-
-    fn own_bodies(&self, all: Vec<Bodies>, grid: Shape) -> Result<Vec<Bodies>> {
-        let Some(ranks) = self.ranks() else { return Ok(all) };
-        let (rows, whole) = (ranks.pairs_of_rows(grid)?, Layout::new(grid)?);
-        Ok(all.iter().map(|bodies| bodies.part(&whole, rows.starts(), ranks.rank())).collect())
     }
 
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Vec<Bodies>) -> Result<Arc<BodyCorrection>> {

@@ -94,8 +94,9 @@ impl<T: Real> Level27<T> {
     }
 
     fn of<N: Real>(cpu: &Cpu, matrix: &Couplings<N>, slab: Slab) -> Result<Self> {
-        let layout = slab.layout(matrix.grid.shape, matrix.grid.periodic[1])?;
-        let grid = Grid { shape: layout.shape(), periodic: layout.periodic_within(matrix.grid.periodic) };
+        let whole = matrix.whole_grid();
+        let layout = slab.layout(whole.shape, whole.periodic[1])?;
+        let grid = Grid { shape: layout.shape(), periodic: layout.periodic_within(whole.periodic) };
         let mut couplings = [const { None }; UPPER];
         for (vector, present) in couplings.iter_mut().zip(matrix.present) {
             *vector = present.then(|| Vector::zeros(cpu, &layout)).transpose()?;
@@ -144,7 +145,12 @@ impl<T: Real> Level27<T> {
             |j, across| {
                 self.store_couplings(matrix, &shared, j as isize);
                 for k in 0..nz {
-                    self.store(sums, (j as isize, k), &matrix.sums(self.first + j, k as isize)[1..=nx], 0..0);
+                    self.store(
+                        sums,
+                        (j as isize, k),
+                        &matrix.sums(matrix.here(self.first + j), k as isize)[1..=nx],
+                        0..0,
+                    );
                 }
                 for across in across.iter_mut() {
                     across.couplings.clear();
@@ -160,11 +166,12 @@ impl<T: Real> Level27<T> {
     #[inline(always)]
     fn store_couplings<N: Real>(&self, matrix: &Couplings<N>, out: &[Option<Shared<T>>], j: isize) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
+        let row = matrix.here(self.layout.row_there(j));
         for (n, out) in out.iter().enumerate() {
             let &Some(out) = out else { continue };
             let [dx, _, dz] = upper_offset(n);
             for k in 0..nz {
-                let row = &matrix.row(self.in_whole(j), k as isize, upper_offset(n))[1..=nx];
+                let row = &matrix.row(row, k as isize, upper_offset(n))[1..=nx];
                 let leaves = dz != 0 && !(0..nz as isize).contains(&(k as isize + dz));
                 let end = if dx < 0 { 0 } else { nx - 1 };
                 let beyond = if leaves { 0..nx } else { end..end + usize::from(dx != 0) };
@@ -235,11 +242,6 @@ impl<T: Real> Level27<T> {
         self.grid.beside(j, dy).map(|to| to as isize)
     }
 
-    /// Returns the number of a plane of this subdomain, halo planes included, in the whole grid.
-    fn in_whole(&self, j: isize) -> usize {
-        self.layout.row_there(j)
-    }
-
     /// Finds the couplings of plane j across the ends of x and z, and those that use old values.
     fn find_across<N: Real>(&self, matrix: &Couplings<N>, j: usize, across: &mut [Across<T>]) {
         let (grid, pitch) = (matrix.grid, self.layout.pitch());
@@ -247,9 +249,10 @@ impl<T: Real> Level27<T> {
         if grid.periodic == [false; 3] {
             return;
         }
+        let here = matrix.here(self.first + j);
         let is_end = |d: usize, n: usize| grid.periodic[d] && (n == 0 || n + 1 == [nx, ny, nz][d]);
         for (k, i) in (0..nz).flat_map(|k| (0..nx).map(move |i| (k, i))) {
-            let at = [i, self.first + j, k];
+            let at = [i, here, k];
             if !(0..3).any(|d| is_end(d, at[d])) {
                 continue;
             }
@@ -265,7 +268,7 @@ impl<T: Real> Level27<T> {
                 let Some(to) = matrix.neighbour(at, offset) else { continue };
                 let c = matrix.coupling(at, offset).to_f64();
                 if crosses[0] || crosses[2] {
-                    let position = self.position(to[0], self.layout.row_here(to[1]), to[2]);
+                    let position = self.position(to[0], self.layout.row_here(matrix.there(to[1])), to[2]);
                     let is_lagging = crosses[1] && !ny.is_multiple_of(2) && to[0] % 2 == i % 2;
                     let in_ring = is_lagging.then(|| (u8::from(to[1] != 0), (to[0] / 2 + pitch * to[2]) as u32));
                     half.couplings.push(Wrapped { entry, position, coupling: T::from_f64(c), in_ring });
@@ -287,11 +290,12 @@ impl<T: Real> Level27<T> {
         let pitch = self.layout.pitch();
         let [mut rest, mut diagonal, mut inverses, mut excess] = [(); 4].map(|()| vec![0.0; nx]);
         let zeros = vec![N::ZERO; nx];
+        let here = matrix.here(self.first + j);
         let mut below = &zeros[..];
         for k in 0..nz {
-            let row = |offset: Offset| &matrix.row(self.first + j, k as isize, offset)[1..=nx];
+            let row = |offset: Offset| &matrix.row(here, k as isize, offset)[1..=nx];
             let is_in_line = |[dx, dy, dz]: Offset| dx == 0 && dy == 0 && (0..nz as isize).contains(&(k as isize + dz));
-            let sums = &matrix.sums(self.first + j, k as isize)[1..=nx];
+            let sums = &matrix.sums(here, k as isize)[1..=nx];
             rest.iter_mut().zip(sums).for_each(|(rest, &sum)| *rest = sum.to_f64());
             // Nearly decoupled columns are sensitive to the order of this sum.
             for &offset in self.offsets.iter().filter(|&&offset| !is_in_line(offset)) {

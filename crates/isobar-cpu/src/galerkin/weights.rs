@@ -24,7 +24,8 @@ pub(super) struct Stored<T> {
 impl<T: Real> Stored<T> {
     /// Takes the weights of a subdomain's planes, and of its halo planes.
     pub(super) fn new<N: Real>(weights: &Weights<N>, part: &Layout, row: usize) -> Self {
-        let (planes, [before, after]) = (weights.odd.shape.ny, part.halo().map(usize::cast_signed));
+        let (planes, _) = weights.planes();
+        let [before, after] = part.halo().map(usize::cast_signed);
         let mut is_needed = vec![false; planes];
         for j in -before..part.shape().ny.cast_signed() + after {
             is_needed.get_mut(part.row_there(j)).into_iter().for_each(|is_needed| *is_needed = true);
@@ -33,7 +34,7 @@ impl<T: Real> Stored<T> {
     }
 
     pub(super) fn set<N: Real>(&mut self, cpu: &Cpu, weights: &Weights<N>) {
-        let (grid, row) = (weights.odd, self.row);
+        let (grid, row, (_, here)) = (weights.odd, self.row, weights.planes());
         let planes = self.planes.iter_mut().enumerate();
         let mut needed: Vec<_> = planes.zip(&self.is_needed).filter_map(|(plane, is)| is.then_some(plane)).collect();
         Execute::for_each(
@@ -41,11 +42,11 @@ impl<T: Real> Stored<T> {
             &mut needed,
             #[inline(always)]
             |_, (j, plane)| {
-                let j = *j;
+                let j = here(*j) as isize;
                 for (which, stored) in plane.iter_mut().enumerate() {
                     stored.resize(row * grid.shape.nz, T::ZERO);
                     for k in 0..grid.shape.nz {
-                        let from = &weights.rows(j as isize, k as isize)[which][1..=grid.shape.nx];
+                        let from = &weights.rows(j, k as isize)[which][1..=grid.shape.nx];
                         let to = &mut stored[k * row..][..grid.shape.nx];
                         to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from.to_f64()));
                     }

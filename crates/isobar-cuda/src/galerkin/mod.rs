@@ -16,7 +16,7 @@ pub mod twenty_seven;
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Shape, Stencil};
+use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Stencil};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use isobar_dist::PartBackend;
@@ -78,13 +78,6 @@ impl SupportsGalerkin for Cuda {
 
     fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<DirectionWeights>) -> Result<()> {
         between.update(&weights)
-    }
-
-    /// Keeps this rank's part of the lists, on the host.
-    fn own_bodies(&self, all: Vec<Lists>, grid: Shape) -> Result<Vec<Lists>> {
-        let Some(ranks) = self.ranks() else { return Ok(all) };
-        let (rows, whole) = (ranks.pairs_of_rows(grid)?, Layout::new(grid)?);
-        all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(&whole, rows.starts(), ranks.rank()))).collect()
     }
 
     fn body_correction<T: Real>(&self, _: &Layout, bodies: Vec<Lists>) -> Result<Arc<BodyCorrection<T>>> {

@@ -20,6 +20,7 @@ mod steps;
 mod sweeps;
 mod tensor_product;
 mod triangular;
+mod windows;
 
 use std::sync::Arc;
 

@@ -10,10 +10,13 @@
 //! aggregates that are larger than `LARGEST` cells, as these are small there, and those that are not weakly coupled to the rest,
 //! see `LOOSE`. Lines solve exactly what lies in one column, such as the columns of thin cells. Smooth coefficients have no aggregates, at no cost.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::Execute;
 use super::couplings::{Couplings, UPPER, upper_offset};
+use super::shared::{Shared, Sums};
+use super::{Execute, Ranked};
+use crate::Result;
 use crate::disjoint_sets::{DisjointSets, Joins, for_each_set};
 use crate::execute::{PIECE, atomics, for_each_piece};
 use crate::large_pages::zeros;
@@ -55,6 +58,13 @@ impl Bodies {
         (self.starts.len() + self.cells.len()) * size_of::<u32>() + self.factors.len() * size_of::<f64>()
     }
 
+    /// Adds an aggregate.
+    pub(super) fn push(&mut self, cells: impl Iterator<Item = u32>, factor: f64) {
+        self.cells.extend(cells);
+        self.starts.push(self.cells.len() as u32);
+        self.factors.push(factor);
+    }
+
     /// Returns the cells of one aggregate.
     pub fn cells_of(&self, body: usize) -> &[u32] {
         &self.cells[self.starts[body] as usize..self.starts[body + 1] as usize]
@@ -77,9 +87,7 @@ impl Bodies {
         let mut part = Self { starts: vec![0], ..Self::default() };
         let mut add = |cells: &[u32], factor: f64| {
             let own = cells.iter().filter(|&&cell| (ends[0]..ends[1]).contains(&cell));
-            part.cells.extend(own.map(|cell| cell - ends[0]));
-            part.starts.push(part.cells.len() as u32);
-            part.factors.push(factor);
+            part.push(own.map(|cell| cell - ends[0]), factor);
         };
         let shared = of_part.iter().filter(|(_, _, is_shared)| *is_shared);
         shared.for_each(|&(cells, factor, _)| add(cells, factor));
@@ -91,28 +99,37 @@ impl Bodies {
     }
 }
 
-/// Finds the aggregates of a matrix whose vectors have this layout, for each θ that has any; those of one θ only where they
-/// differ from those of the previous one.
-pub fn find<N: Real>(execute: &impl Execute, matrix: &Couplings<N>, layout: &Layout) -> Vec<Bodies> {
-    if layout.len() > u32::MAX as usize {
-        return Vec::new();
+/// Finds the aggregates of a matrix, for each θ that has any; those of one θ only where they differ from those of the previous one. Of several ranks each
+/// returns its share, as [`Bodies::part`].
+///
+/// # Errors
+/// The errors of [`Ranked::division`] and of the transport.
+pub fn find<N: Real>(on: &impl Ranked, matrix: &Couplings<N>) -> Result<Vec<Bodies>> {
+    let whole = Layout::new(matrix.whole_grid().shape)?;
+    if whole.len() > u32::MAX as usize {
+        return Ok(Vec::new());
     }
-    let largest = largest_couplings(execute, matrix);
-    let mut joined = Joined::apart(execute, matrix);
+    let largest = largest_couplings(on, matrix);
+    let mut joined = Joined::apart(on, matrix);
     let mut all: Vec<Bodies> = Vec::new();
     // Cells joined for one θ stay joined for the next, which is smaller.
     for (n, &theta) in THRESHOLDS.iter().enumerate() {
         let thetas = [theta, if n > 0 { THRESHOLDS[n - 1] } else { f64::INFINITY }];
-        if !joined.join_strong(execute, &largest, thetas) {
+        let has_joined = joined.join_strong(on, &largest, thetas);
+        if !matrix.on_any(on, has_joined)? {
             continue;
         }
-        let bodies = joined.bodies(execute, layout);
-        if !bodies.factors.is_empty() && all.last() != Some(&bodies) {
+        let bodies = joined.bodies(on)?;
+        if matrix.on_any(on, !bodies.factors.is_empty())? && matrix.on_any(on, all.last() != Some(&bodies))? {
             all.push(bodies);
         }
     }
     matrix.spare.give(largest);
-    all
+    if matrix.window.is_some() {
+        return Ok(all);
+    }
+    let Some((starts, rank)) = on.division(matrix.grid.shape)? else { return Ok(all) };
+    Ok(all.iter().map(|bodies| bodies.part(&whole, &starts, rank)).collect())
 }
 
 /// Returns the largest coupling of each cell, planes in the order of [`Couplings`].
@@ -146,7 +163,7 @@ struct Joined<'a, N> {
     sets: DisjointSets,
     /// For each row (j, k): whether each cell is joined to its predecessor in x, with an entry of 0 at either end.
     along: Vec<Vec<u8>>,
-    /// For each row (j, k) and stored offset: whether no coupling is left for a smaller θ.
+    /// For each row (j, k) and stored offset: whether no coupling is left for a smaller θ, as is said of all rows of a window that are not the rank's own.
     settled: Vec<Vec<bool>>,
     /// The number of other cells of the aggregate that begins at this cell, later its number; 0 for other cells.
     sizes: Vec<u32>,
@@ -187,11 +204,12 @@ impl<'a, N: Real> Joined<'a, N> {
     /// Makes every cell an aggregate.
     fn apart(execute: &impl Execute, matrix: &'a Couplings<N>) -> Self {
         let Shape { nx, ny, nz } = matrix.grid.shape;
+        let own = matrix.own_rows();
         Self {
             matrix,
             sets: DisjointSets::new(execute, nx * ny * nz),
             along: vec![vec![0; (nx + 2) * nz]; ny],
-            settled: vec![vec![false; nz * UPPER]; ny],
+            settled: (0..ny).map(|j| vec![!own.contains(&j); nz * UPPER]).collect(),
             sizes: zeros(nx * ny * nz),
         }
     }
@@ -272,16 +290,22 @@ impl<'a, N: Real> Joined<'a, N> {
         has_joined.into_inner()
     }
 
-    /// Returns the aggregates that are worth correcting.
-    fn bodies(&mut self, execute: &impl Execute, layout: &Layout) -> Bodies {
+    /// Returns the aggregates that are worth correcting: in a window the rank's share.
+    fn bodies(&mut self, on: &impl Ranked) -> Result<Bodies> {
         let Self { matrix, sets, sizes, .. } = self;
         let shape @ Shape { nx, nz, .. } = matrix.grid.shape;
-        let sets = sets.joins();
-        count_others(execute, sets, atomics(sizes));
+        let (sets, rows) = (sets.joins(), matrix.own_rows());
+        let own = rows.start * nx * nz..rows.end * nx * nz;
+        let layout = Layout::new(Shape { ny: rows.len(), ..shape })?;
+        let place = |[i, j, k]: [usize; 3]| layout.index(i, j - rows.start, k) as u32;
+        count_others(on, sets, atomics(sizes), own.clone());
+        let shared = Shared::find(on, matrix, sets, sizes)?;
+        let first_of = |cell: [usize; 3]| shared.first_of(matrix, sets, cell);
+        let mut bodies = shared.bodies(on, matrix, place, first_of)?;
         // Small aggregates, piece by piece of the grid; numbers within the piece, from 1, replace the sizes of their first cells.
         let mut of_pieces: Vec<(&mut [u32], Vec<u32>)> =
             sizes.chunks_mut(PIECE).map(|sizes| (sizes, Vec::new())).collect();
-        execute.for_each(&mut of_pieces, |_, (sizes, bodies)| {
+        on.for_each(&mut of_pieces, |_, (sizes, bodies)| {
             for size in &mut **sizes {
                 let is_small = (1..LARGEST).contains(size);
                 if is_small {
@@ -299,17 +323,15 @@ impl<'a, N: Real> Joined<'a, N> {
                 total
             }));
         }
-        let mut bodies = Bodies { starts: vec![0], ..Bodies::default() };
         let count = starts.len() - 1;
         if count == 0 {
-            return bodies;
+            return Ok(bodies);
         }
         let mut next = starts.clone();
         let mut cells = zeros(starts[count] as usize);
         let (next, unordered, numbers) = (atomics(&mut next), atomics(&mut cells), &*sizes);
-        let mut pieces = vec![(); sizes.len().div_ceil(PIECE)];
-        execute.for_each(&mut pieces, |piece, ()| {
-            for cell in (piece * PIECE..numbers.len().min((piece + 1) * PIECE)).map(|cell| cell as u32) {
+        on.for_each(&mut vec![(); own.len().div_ceil(PIECE)], |piece, ()| {
+            for cell in piece_of(&own, piece) {
                 let first = sets.parent(cell) as usize;
                 if numbers[first] > 0 {
                     let body = before[first / PIECE] + numbers[first] as usize - 1;
@@ -318,7 +340,7 @@ impl<'a, N: Real> Joined<'a, N> {
                 }
             }
         });
-        for_each_piece(execute, sizes, |_, sizes| sizes.fill(0));
+        for_each_piece(on, sizes, |_, sizes| sizes.fill(0));
         let mut rest = &mut *cells;
         let mut found: Vec<(&mut [u32], f64)> = starts
             .windows(2)
@@ -329,29 +351,29 @@ impl<'a, N: Real> Joined<'a, N> {
             })
             .collect();
         const TOGETHER: usize = 256;
-        let first_of = |[i, j, k]: [usize; 3]| sets.parent((i + nx * (k + nz * j)) as u32);
-        execute.for_each(&mut found.chunks_mut(TOGETHER).collect::<Vec<_>>(), |_, bodies| {
+        on.for_each(&mut found.chunks_mut(TOGETHER).collect::<Vec<_>>(), |_, bodies| {
             for (cells, factor) in &mut **bodies {
                 cells.sort_unstable();
                 *factor = factor_of(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of);
-                for cell in cells.iter_mut() {
-                    let [i, j, k] = at(shape, *cell);
-                    *cell = layout.index(i, j, k) as u32;
-                }
+                cells.iter_mut().for_each(|cell| *cell = place(at(shape, *cell)));
             }
         });
         for (cells, factor) in found.iter().filter(|(_, factor)| *factor > 0.0) {
-            bodies.cells.extend_from_slice(cells);
-            bodies.starts.push(bodies.cells.len() as u32);
-            bodies.factors.push(*factor);
+            bodies.push(cells.iter().copied(), *factor);
         }
-        bodies
+        Ok(bodies)
     }
 }
 
-/// Counts for the first cell of each aggregate its other cells.
-fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
-    execute.for_each(&mut vec![(); sizes.len().div_ceil(PIECE)], |piece, ()| {
+/// Returns the cells of a piece of some.
+pub(super) fn piece_of(cells: &Range<usize>, piece: usize) -> Range<u32> {
+    let start = cells.start + piece * PIECE;
+    start as u32..cells.end.min(start + PIECE) as u32
+}
+
+/// Counts for the first cell of each aggregate its other cells among those in a range.
+fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32], cells: Range<usize>) {
+    execute.for_each(&mut vec![(); cells.len().div_ceil(PIECE)], |piece, ()| {
         // Consecutive cells are added at once, so that threads do not wait for the same few numbers.
         let (mut last, mut count) = (0, 0);
         let add = |last: u32, count: u32| {
@@ -359,7 +381,7 @@ fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
                 sizes[last as usize].fetch_add(count, Ordering::Relaxed);
             }
         };
-        for cell in (piece * PIECE..sizes.len().min((piece + 1) * PIECE)).map(|cell| cell as u32) {
+        for cell in piece_of(&cells, piece) {
             // Most cells belong to the aggregate of the previous one.
             let first = if sets.parent(cell) == last { last } else { sets.shorten(cell) };
             if first != last {
@@ -378,7 +400,7 @@ fn k_row(k: usize, nx: usize, dx: isize) -> usize {
     (k * (nx + 2) + 1).wrapping_add_signed(dx)
 }
 
-fn at(shape: Shape, cell: u32) -> [usize; 3] {
+pub(super) fn at(shape: Shape, cell: u32) -> [usize; 3] {
     let cell = cell as usize;
     [cell % shape.nx, cell / (shape.nx * shape.nz), cell / shape.nx % shape.nz]
 }
@@ -387,40 +409,27 @@ fn at(shape: Shape, cell: u32) -> [usize; 3] {
 fn factor_of<N: Real>(
     matrix: &Couplings<N>,
     cells: impl Iterator<Item = [usize; 3]> + Clone,
-    root: impl Fn([usize; 3]) -> u32,
+    first_of: impl Fn([usize; 3]) -> u32,
 ) -> f64 {
-    let (mut leaving, mut absolute, mut diagonals) = (0.0, 0.0, 0.0);
     let mut columns = cells.clone().map(|[i, j, _]| [i, j]);
     let first = columns.next();
     if !matrix.grid.periodic[2] && columns.all(|column| Some(column) == first) {
         return 0.0;
     }
-    for cell @ [i, j, k] in cells {
-        let own = root(cell);
-        let s = matrix.sums(j, k as isize)[i + 1].to_f64();
-        let mut diagonal = s;
-        leaving += s;
-        absolute += s.abs();
-        for offset in matrix.offsets() {
-            let c = matrix.row(j, k as isize, offset)[i + 1].to_f64();
-            diagonal += c;
-            if c != 0.0 && matrix.neighbour(cell, offset).is_some_and(|to| root(to) != own) {
-                leaving += c;
-                absolute += c.abs();
-            }
-        }
-        diagonals += diagonal;
-    }
-    let is_worth_it = leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals;
-    if is_worth_it { DAMPING / leaving } else { 0.0 }
+    let mut all = Sums::default();
+    Sums::of_rows(matrix, cells, first_of, |_, sums| all.add(sums));
+    all.factor()
 }
 
 /// Returns whether there can be aggregates, on this grid or on coarser ones: whether anywhere in the seven-point matrix a
 /// coupling is much weaker than the next one in its direction.
-pub fn may_exist<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> bool {
+///
+/// # Errors
+/// The errors of the transport.
+pub fn may_exist<N: Real>(on: &impl Ranked, matrix: &Couplings<N>) -> Result<bool> {
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
     let (found, contrast) = (AtomicBool::new(false), N::from_f64(CONTRAST));
-    execute.for_each(
+    on.for_each(
         &mut vec![(); ny],
         #[inline(always)]
         |j, ()| {
@@ -444,5 +453,5 @@ pub fn may_exist<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> bool
             }
         },
     );
-    found.into_inner()
+    matrix.on_any(on, found.into_inner())
 }

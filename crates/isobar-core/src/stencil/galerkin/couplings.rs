@@ -1,10 +1,14 @@
 //! Symmetric 27-point matrices on a grid.
 
+use std::sync::Arc;
+
 use super::Execute;
+pub use super::grid::Grid;
 use super::spare::Spare;
+use super::window::{Ranked, Window, collect_any, collect_equal};
 use crate::real::harmonic;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
-use crate::{Real, Shape};
+use crate::{Real, Result, Shape};
 
 /// The offset from a cell to one of the 26 around it: −1, 0 or 1 in x, y and z.
 pub type Offset = [isize; 3];
@@ -39,107 +43,6 @@ pub fn is_present(present: &[bool; UPPER], offset: Offset) -> bool {
     }
 }
 
-/// A grid, and the order of numbers in its planes.
-///
-/// A plane holds all cells of one j, row by row in k. Rows have two ghosts at either end, and planes a row of ghosts below
-/// and above: zeros, or copies across a periodic side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
-    /// The cells.
-    pub shape: Shape,
-    /// The periodic directions; those with one cell are not.
-    pub periodic: [bool; 3],
-}
-
-impl Grid {
-    /// Returns the grid of a stencil.
-    pub fn of(stencil: &Diffusion) -> Self {
-        let shape = stencil.shape();
-        let extents = [shape.nx, shape.ny, shape.nz];
-        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        Self { shape, periodic }
-    }
-
-    /// Returns the stored offsets of a seven-point matrix.
-    pub fn seven_points(&self) -> [bool; UPPER] {
-        let mut present = [false; UPPER];
-        for axis in Axis::ALL {
-            present[along(axis)] = self.extents()[axis as usize] > 1;
-        }
-        present
-    }
-
-    /// Returns the numbers of cells in each direction.
-    #[inline(always)]
-    pub fn extents(&self) -> [usize; 3] {
-        [self.shape.nx, self.shape.ny, self.shape.nz]
-    }
-
-    /// Returns the entries from a row to the next.
-    #[inline(always)]
-    pub fn row(&self) -> usize {
-        self.shape.nx + 4
-    }
-
-    /// Returns the entries of a row with one ghost at either end, as [`Couplings::row`] returns it.
-    #[inline(always)]
-    pub fn span(&self) -> usize {
-        self.shape.nx + 2
-    }
-
-    /// Returns the entries of a plane.
-    #[inline(always)]
-    pub fn plane(&self) -> usize {
-        self.row() * (self.shape.nz + 2)
-    }
-
-    /// Returns the place of cell (i, k), which may be a ghost, in its plane.
-    #[inline(always)]
-    pub fn at(&self, i: isize, k: isize) -> usize {
-        (i + 2) as usize + self.row() * (k + 1) as usize
-    }
-
-    /// Returns the neighbour of plane j in direction dy; none beyond a side.
-    #[inline(always)]
-    pub fn beside(&self, j: usize, dy: isize) -> Option<usize> {
-        let (ny, to) = (self.shape.ny as isize, j as isize + dy);
-        match to {
-            _ if (0..ny).contains(&to) => Some(to as usize),
-            _ if self.periodic[1] => Some(to.rem_euclid(ny) as usize),
-            _ => None,
-        }
-    }
-
-    /// Sets a plane's ghosts to zero.
-    pub fn clear_ghosts<N: Real>(&self, plane: &mut [N]) {
-        let (row, nx, last) = (self.row(), self.shape.nx, self.shape.nz + 1);
-        for row in plane.chunks_exact_mut(row) {
-            [row[0], row[1]] = [N::ZERO; 2];
-            row[nx + 2..].fill(N::ZERO);
-        }
-        plane[..row].fill(N::ZERO);
-        plane[last * row..].fill(N::ZERO);
-    }
-
-    /// Copies the cells across periodic sides into a plane's ghosts.
-    pub fn fill_ghosts<N: Copy>(&self, plane: &mut [N]) {
-        let Shape { nx, nz, .. } = self.shape;
-        if self.periodic[0] {
-            for row in plane.chunks_exact_mut(self.row()) {
-                for ghost in 0..2 {
-                    row[ghost] = row[2 + (ghost + 2 * nx - 2) % nx];
-                    row[nx + 2 + ghost] = row[2 + ghost % nx];
-                }
-            }
-        }
-        if self.periodic[2] {
-            let row = self.row();
-            plane.copy_within(nz * row..(nz + 1) * row, 0);
-            plane.copy_within(row..2 * row, (nz + 1) * row);
-        }
-    }
-}
-
 /// One plane of a matrix.
 #[derive(Debug, Default)]
 pub struct CouplingPlane<'p, N = f64> {
@@ -157,14 +60,16 @@ pub struct CouplingPlane<'p, N = f64> {
 /// contrast of 10⁹ on.
 #[derive(Clone, Debug)]
 pub struct Couplings<N = f64> {
-    /// The cells.
+    /// The cells: those of the window, if there is one.
     pub grid: Grid,
+    /// The rows of the whole grid that these are; nothing if they are all.
+    pub window: Option<Arc<Window>>,
     /// The stored offsets.
     pub present: [bool; UPPER],
     /// The number of stored offsets before each, and in all.
     places: [usize; UPPER + 1],
     /// The couplings by stored offset, and the row sums, plane by plane.
-    numbers: Vec<N>,
+    pub(super) numbers: Vec<N>,
     /// The values beyond closed sides.
     zeros: Vec<N>,
     /// Memory of finer matrices, which products reuse.
@@ -184,7 +89,8 @@ impl<N: Real> Couplings<N> {
             places[n + 1] = places[n] + usize::from(present);
         }
         let numbers = spare.take((1 + places[UPPER]) * grid.plane() * grid.shape.ny);
-        Self { grid, present, places, numbers, zeros: vec![N::ZERO; grid.plane()], spare: Spare::default() }
+        let zeros = vec![N::ZERO; grid.plane()];
+        Self { grid, window: None, present, places, numbers, zeros, spare: Spare::default() }
     }
 
     /// Takes over the memory of a finer matrix, and its spare memory.
@@ -197,13 +103,36 @@ impl<N: Real> Couplings<N> {
     pub(super) fn in_double(&self) -> Couplings {
         let &Self { grid, present, places, ref numbers, .. } = self;
         let numbers = numbers.iter().map(|number| number.to_f64()).collect();
-        Couplings { grid, present, places, numbers, zeros: vec![0.0; grid.plane()], spare: Spare::default() }
+        let (window, zeros) = (self.window.clone(), vec![0.0; grid.plane()]);
+        Couplings { grid, window, present, places, numbers, zeros, spare: Spare::default() }
     }
 
     /// Returns the number of arrays of a plane.
     #[inline(always)]
     fn arrays(&self) -> usize {
         1 + self.places[UPPER]
+    }
+
+    /// Returns the count of numbers of a plane.
+    pub(super) fn plane_len(&self) -> usize {
+        self.arrays() * self.grid.plane()
+    }
+
+    /// Returns the cells of the whole grid.
+    pub fn whole_grid(&self) -> Grid {
+        self.window.as_ref().map_or(self.grid, |window| window.whole_grid(self.grid))
+    }
+
+    /// Returns the number here of a row of the whole grid.
+    #[inline(always)]
+    pub fn here(&self, row: usize) -> usize {
+        self.window.as_ref().map_or(row, |window| window.here(row))
+    }
+
+    /// Returns the number in the whole grid of row j here.
+    #[inline(always)]
+    pub fn there(&self, j: usize) -> usize {
+        self.window.as_ref().map_or(j, |window| window.there(j))
     }
 
     /// Returns the planes, by j.
@@ -258,19 +187,34 @@ impl<N: Real> Couplings<N> {
 
     /// Makes the seven-point matrix of a diffusion stencil.
     pub fn of(execute: &impl Execute, stencil: &Diffusion) -> Self {
-        let grid = Grid::of(stencil);
-        let (shape, extents) = (grid.shape, grid.extents());
-        let mut matrix = Self::zeros(grid, grid.seven_points());
+        Self::within(execute, stencil, None)
+    }
+
+    /// Makes the rows of a window, or all.
+    pub(super) fn within(execute: &impl Execute, stencil: &Diffusion, window: Option<Window>) -> Self {
+        let whole = Grid::of(stencil);
+        let extents = whole.extents();
+        let grid = window.as_ref().map_or(whole, |window| window.of_grid(whole));
+        let shape = grid.shape;
+        let mut matrix = Self::zeros(grid, whole.seven_points());
+        matrix.window = window.map(Arc::new);
+        let window = matrix.window.clone();
         execute.for_each(
             &mut matrix.planes_mut(),
             #[inline(always)]
             |j, plane| {
+                let row = window.as_ref().map_or(j, |window| window.there(j));
                 for k in 0..shape.nz {
                     let start = grid.at(0, k as isize);
                     for axis in Axis::ALL.into_iter().filter(|&axis| extents[axis as usize] > 1) {
-                        faces_of_row(stencil, axis, [j, k], &mut plane.couplings[along(axis)][start..start + shape.nx]);
+                        faces_of_row(
+                            stencil,
+                            axis,
+                            [row, k],
+                            &mut plane.couplings[along(axis)][start..start + shape.nx],
+                        );
                     }
-                    shifts_of_row(stencil, [j, k], &mut plane.sums[start..start + shape.nx]);
+                    shifts_of_row(stencil, [row, k], &mut plane.sums[start..start + shape.nx]);
                 }
                 plane.couplings.iter_mut().filter(|c| !c.is_empty()).for_each(|c| grid.fill_ghosts(c));
                 grid.fill_ghosts(plane.sums);
@@ -280,10 +224,10 @@ impl<N: Real> Couplings<N> {
     }
 
     /// Returns the least and the largest coupling of a seven-point matrix; 0 if a cell is inactive.
-    pub(super) fn extremes(&self, execute: &impl Execute) -> [f64; 2] {
+    pub(super) fn extremes(&self, on: &impl Ranked) -> Result<[f64; 2]> {
         let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
         let mut extremes = vec![[f64::INFINITY, 0.0]; ny];
-        execute.for_each(
+        on.for_each(
             &mut extremes,
             #[inline(always)]
             |j, extremes| {
@@ -306,7 +250,14 @@ impl<N: Real> Couplings<N> {
                 }
             },
         );
-        extremes.iter().fold([f64::INFINITY, 0.0], |[least, most], of| [least.min(of[0]), most.max(of[1])])
+        let of_all = |extremes: &[[f64; 2]]| {
+            extremes
+                .iter()
+                .fold([f64::INFINITY, 0.0], |[least, most]: [f64; 2], of| [least.min(of[0]), most.max(of[1])])
+        };
+        let own = of_all(&extremes);
+        let Some(window) = &self.window else { return Ok(own) };
+        Ok(of_all(collect_equal(on, window.ranks(), &own)?.as_chunks().0))
     }
 
     /// Returns whether there are couplings in a direction.
@@ -376,13 +327,19 @@ impl<N: Real> Couplings<N> {
     }
 
     /// Returns the directions to halve, see [`strong`].
-    pub fn strong_axes(&self, execute: &impl Execute, halves_lines: bool) -> Vec<Axis> {
+    ///
+    /// # Errors
+    /// The errors of the transport.
+    pub fn strong_axes(&self, on: &impl Ranked, halves_lines: bool) -> Result<Vec<Axis>> {
         let Shape { nx, nz, .. } = self.grid.shape;
-        let mut sums = vec![[(0.0, 0usize); 3]; self.grid.shape.ny];
-        execute.for_each(
+        let own = self.own_rows();
+        // The sum and the count of each direction.
+        let mut sums = vec![[0.0; 6]; own.len()];
+        on.for_each(
             &mut sums,
             #[inline(always)]
             |j, sums| {
+                let j = own.start + j;
                 let mut row = vec![N::ZERO; nx];
                 for k in 0..nz {
                     for axis in Axis::ALL {
@@ -391,7 +348,7 @@ impl<N: Real> Couplings<N> {
                             let c = &self.row(j, k as isize, offset)[1..=nx];
                             row.iter_mut().zip(c).for_each(|(sum, &c)| *sum += c);
                         }
-                        let (sum, count) = &mut sums[axis as usize];
+                        let [sum, count] = &mut sums.as_chunks_mut::<2>().0[axis as usize];
                         // Sums of every eighth entry, one in each lane of a register.
                         let (eights, rest) = row.as_chunks::<8>();
                         let mut partial = [0.0; 8];
@@ -399,29 +356,31 @@ impl<N: Real> Couplings<N> {
                             partial.iter_mut().zip(eight).for_each(|(sum, &c)| *sum += positive(c).to_f64());
                         }
                         *sum += partial.iter().sum::<f64>() + rest.iter().map(|&c| positive(c).to_f64()).sum::<f64>();
-                        *count += row.iter().map(|&c| usize::from(c > N::ZERO)).sum::<usize>();
+                        *count += row.iter().map(|&c| usize::from(c > N::ZERO)).sum::<usize>() as f64;
                     }
                 }
             },
         );
-        strong(
-            &self.grid,
-            std::array::from_fn(|d| sums.iter().fold((0.0, 0), |(sum, count), s| (sum + s[d].0, count + s[d].1))),
-            halves_lines,
-        )
+        let all = match &self.window {
+            Some(window) => collect_any(on, window.ranks(), sums.as_flattened())?,
+            None => sums.into_flattened(),
+        };
+        // Row by row, as on one rank.
+        let sums = all.as_chunks::<6>().0.iter();
+        let sums = sums.fold([0.0; 6], |all, of_row| std::array::from_fn(|n| all[n] + of_row[n]));
+        let means = [0, 1, 2].map(|d| if sums[2 * d + 1] > 0.0 { sums[2 * d] / sums[2 * d + 1] } else { 0.0 });
+        Ok(strong(&self.whole_grid(), means, halves_lines))
     }
 }
 
-/// Returns the directions to halve, given for each the sum over cells of the positive total couplings to the plane above,
-/// and the number of these cells: directions of more than one cell where such couplings are on average at least a quarter
-/// of the strongest direction's, in z half. Unless it `halves_lines`, z comes after x and y have one cell.
-pub fn strong(grid: &Grid, couplings: [(f64, usize); 3], halves_lines: bool) -> Vec<Axis> {
+/// Returns the directions to halve, given for each the mean of the positive total couplings of cells to the plane above: directions of more than one
+/// cell where such couplings are on average at least a quarter of the strongest direction's, in z half. Unless it `halves_lines`, z comes after x and y have one cell.
+pub fn strong(grid: &Grid, mut means: [f64; 3], halves_lines: bool) -> Vec<Axis> {
     /// The ratio up to which means of couplings count as equal.
     const ISOTROPIC: f64 = 4.0;
     /// The ratio for z, whose lines are solved exactly: halving it too is cheaper, but never necessary; where layers lie
     /// across it, with weak couplings on average, it costs iterations.
     const ISOTROPIC_IN_Z: f64 = 2.0;
-    let mut means = couplings.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 });
     let extents = grid.extents();
     if !halves_lines && extents[0].max(extents[1]) > 1 {
         means[2] = 0.0;

@@ -4,11 +4,13 @@
 //! between. Everything here is *setup*, in local passes over planes, in single precision if levels are and couplings fit. A back end may run these
 //! on all its threads ([`Execute`]) or take them as the specification of its own kernels:
 //!
+//! * [`grid`] the cells,
 //! * [`couplings`] a symmetric 27-point matrix as 13 couplings and a row sum per cell, and its properties,
 //! * [`weights`] interpolation from the coefficients, relaxed across the line (an operator-induced P),
 //! * [`product`] PᵀAP in one direction,
 //! * [`bodies`] strongly coupled aggregates of cells, whose constants are corrected in addition to the smoothing,
 //! * [`coarsest`] the inverse of the coarsest matrix,
+//! * [`window`] the rows that one of several ranks computes,
 //! * [`setup`] these steps as an interface of back ends,
 //! * [`sizes`] the grids of the levels and their numbers of couplings, before the setup.
 //!
@@ -17,18 +19,24 @@
 pub mod bodies;
 pub mod coarsest;
 pub mod couplings;
+pub mod grid;
 pub mod product;
 mod relaxing;
 pub mod setup;
+mod shared;
 pub mod sizes;
 mod spare;
 pub mod weights;
+pub mod window;
 
 pub use bodies::Bodies;
-pub use couplings::{Couplings, Grid, Offset};
+pub use couplings::{Couplings, Offset};
+pub use grid::Grid;
 pub use setup::{Directions, Matrix, Setup};
 pub use weights::Weights;
+pub use window::{Ranked, Window};
 
+use crate::Result;
 pub use crate::execute::{Execute, Serial};
 use crate::layout::Axis;
 use crate::real::Real;
@@ -43,14 +51,21 @@ pub struct Coarsening<N = f64> {
 }
 
 /// Computes PᵀAP with these directions halved, in their order. A matrix is dropped when the next one is ready, and its memory reused.
-pub fn coarsen<N: Real>(execute: &impl Execute, fine: Couplings<N>, axes: &[Axis]) -> Coarsening<N> {
+///
+/// # Errors
+/// The errors of the transport between ranks.
+pub fn coarsen<N: Real>(on: &impl Ranked, fine: Couplings<N>, axes: &[Axis]) -> Result<Coarsening<N>> {
     let (mut weights, mut coarse) = (Vec::new(), fine);
     for &axis in axes {
-        let w = Weights::new(execute, &coarse, axis);
-        let next = product::product(execute, &coarse, &w);
+        let w = Weights::new(on, &coarse, axis);
+        let window = coarse.window.clone();
+        let next = product::product(on, &coarse, &w);
         next.inherit(coarse);
-        coarse = next;
+        coarse = match window {
+            Some(window) => next.renewed(on, &window)?,
+            None => next,
+        };
         weights.push(w);
     }
-    Coarsening { weights, coarse }
+    Ok(Coarsening { weights, coarse })
 }

@@ -103,6 +103,9 @@ impl<'a, N: Real> Relaxing<'a, N> {
     #[inline(always)]
     fn beside(&self, j: usize, k: usize, [_, dy, dz]: Offset) -> Option<(usize, usize)> {
         let Shape { ny, nz, .. } = self.odd.shape;
+        if self.matrix.window.as_ref().is_some_and(|window| window.crosses(j, dy)) {
+            return None;
+        }
         let j = j.checked_add_signed(dy).filter(|&j| j < ny)?;
         Some((j, k.checked_add_signed(dz).filter(|&k| k < nz)?))
     }

@@ -1,13 +1,13 @@
 //! The operations that set up the levels of a hierarchy, on any device.
 
-use super::{Bodies, Coarsening, Couplings, Execute, Grid, Weights, bodies, coarsen, coarsest};
-use crate::stencil::{Axis, Diffusion, MOST_CONTRAST_SINGLE, MOST_SINGLE};
-use crate::{Layout, Precision, Result};
+use super::{Bodies, Coarsening, Couplings, Grid, Ranked, Weights, Window, bodies, coarsen, coarsest};
+use crate::stencil::{Axis, Diffusion, MOST_CONTRAST_SINGLE, MOST_SINGLE, Stencil};
+use crate::{Precision, Result};
 
 /// Makes the matrices of the levels, each from the previous one.
 ///
-/// Every [`Execute`] does so on the host, by the passes of [`galerkin`](super), which specify the results of all others up to
-/// rounding.
+/// Every [`Ranked`] does so on the host, by the passes of [`galerkin`](super), which specify the results of all others up to
+/// rounding. Of several ranks each makes its [`Window`], while there are enough rows.
 pub trait Setup {
     /// A matrix, from which the next one can be made.
     type Matrix;
@@ -16,7 +16,7 @@ pub trait Setup {
     /// The strongly coupled aggregates, see [`bodies`]; none by default.
     type Bodies: Default;
 
-    /// Returns the cells of a matrix.
+    /// Returns the cells of a matrix, those of all ranks.
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
     /// Returns the strong directions, see [`Couplings::strong_axes`].
@@ -31,8 +31,19 @@ pub trait Setup {
     /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
-    /// Finds the strongly coupled aggregates of a matrix whose vectors have this layout.
-    fn bodies(&self, matrix: &Self::Matrix, layout: &Layout) -> Result<Self::Bodies>;
+    /// Finds the strongly coupled aggregates of a matrix: of several ranks each its share, as [`Bodies::part`].
+    ///
+    /// # Errors
+    /// The errors of the device; [`Error::Unsupported`](crate::Error::Unsupported) if ranks divide a pair of rows.
+    fn bodies(&self, matrix: &Self::Matrix) -> Result<Self::Bodies>;
+
+    /// Makes a matrix whole on every rank, before a level that every rank has whole.
+    ///
+    /// # Errors
+    /// The errors of the transport.
+    fn whole(&self, matrix: Self::Matrix) -> Result<Self::Matrix> {
+        Ok(matrix)
+    }
 }
 
 /// A matrix from which levels are made on the host.
@@ -66,21 +77,27 @@ macro_rules! in_its_precision {
 impl Matrix {
     /// Makes the matrix of a stencil for levels in this precision: single where these are single, all cells are open, and
     /// couplings differ by a factor of at most [`MOST_CONTRAST_SINGLE`] and lie within [`MOST_SINGLE`] of 1.
-    pub fn of(execute: &impl Execute, stencil: &Diffusion, levels: Precision) -> Self {
+    ///
+    /// # Errors
+    /// The errors of [`Ranked::division`] and of the transport.
+    pub fn of(on: &impl Ranked, stencil: &Diffusion, levels: Precision) -> Result<Self> {
+        let division = on.division(stencil.shape())?;
+        let is_periodic = Grid::of(stencil).periodic[1];
+        let window = division.and_then(|(starts, rank)| Window::new(starts, rank, is_periodic));
         if levels == Precision::F32 {
-            let single = Couplings::<f32>::of(execute, stencil);
-            let [least, most] = single.extremes(execute);
+            let single = Couplings::<f32>::within(on, stencil, window.clone());
+            let [least, most] = single.extremes(on)?;
             let is_in_range = (1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most);
             if least > 0.0 && most <= MOST_CONTRAST_SINGLE * least && is_in_range {
-                return Self::Single(single);
+                return Ok(Self::Single(single));
             }
         }
-        Self::Double(Couplings::of(execute, stencil))
+        Ok(Self::Double(Couplings::within(on, stencil, window)))
     }
 
-    /// Returns its cells.
+    /// Returns the cells of the whole grid.
     pub fn grid(&self) -> Grid {
-        in_its_precision!(Matrix, self, matrix => matrix.grid)
+        in_its_precision!(Matrix, self, matrix => matrix.whole_grid())
     }
 
     /// Computes G with A G A = A, row by row, see [`coarsest::inverse`].
@@ -101,7 +118,7 @@ impl Directions {
     }
 }
 
-impl<E: Execute> Setup for E {
+impl<E: Ranked> Setup for E {
     type Matrix = Matrix;
     type Weights = Directions;
     type Bodies = Vec<Bodies>;
@@ -111,27 +128,34 @@ impl<E: Execute> Setup for E {
     }
 
     fn strong_axes(&self, matrix: &Matrix, halves_lines: bool) -> Result<Vec<Axis>> {
-        Ok(in_its_precision!(Matrix, matrix, matrix => matrix.strong_axes(self, halves_lines)))
+        in_its_precision!(Matrix, matrix, matrix => matrix.strong_axes(self, halves_lines))
     }
 
     fn coarsen(&self, matrix: Matrix, axes: &[Axis]) -> Result<(Directions, Matrix)> {
         Ok(match matrix {
             Matrix::Single(matrix) => {
-                let Coarsening { weights, coarse } = coarsen(self, matrix, axes);
+                let Coarsening { weights, coarse } = coarsen(self, matrix, axes)?;
                 (Directions::Single(weights), Matrix::Single(coarse))
             }
             Matrix::Double(matrix) => {
-                let Coarsening { weights, coarse } = coarsen(self, matrix, axes);
+                let Coarsening { weights, coarse } = coarsen(self, matrix, axes)?;
                 (Directions::Double(weights), Matrix::Double(coarse))
             }
         })
     }
 
     fn may_have_bodies(&self, finest: &Matrix) -> Result<bool> {
-        Ok(in_its_precision!(Matrix, finest, matrix => bodies::may_exist(self, matrix)))
+        in_its_precision!(Matrix, finest, matrix => bodies::may_exist(self, matrix))
     }
 
-    fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Bodies>> {
-        Ok(in_its_precision!(Matrix, matrix, matrix => bodies::find(self, matrix, layout)))
+    fn bodies(&self, matrix: &Matrix) -> Result<Vec<Bodies>> {
+        in_its_precision!(Matrix, matrix, matrix => bodies::find(self, matrix))
+    }
+
+    fn whole(&self, matrix: Matrix) -> Result<Matrix> {
+        Ok(match matrix {
+            Matrix::Single(matrix) => Matrix::Single(matrix.whole(self)?),
+            Matrix::Double(matrix) => Matrix::Double(matrix.whole(self)?),
+        })
     }
 }

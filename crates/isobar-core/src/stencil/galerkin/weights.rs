@@ -1,11 +1,13 @@
 //! Interpolation in one direction, made from the matrix.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Execute;
 use super::couplings::{Couplings, Grid};
 pub use super::relaxing::{HALF_SWEEPS, LEANING, NEARLY_ONE, NEGLIGIBLE, SMALL_SHIFT};
 use super::relaxing::{Relaxed, Relaxing};
+use super::window::Window;
 use crate::large_pages::zeros;
 use crate::layout::{Axis, Shape};
 use crate::real::Real;
@@ -29,6 +31,8 @@ pub struct Weights<N = f64> {
     pub coarse: Grid,
     /// The odd cells, numbered like the coarse cells below them.
     pub odd: Grid,
+    /// The window of the finer grid; nothing if its rows are all.
+    window: Option<Arc<Window>>,
     /// The weights of the cells below, those of the cells above, and the matrix's diagonal, without ghosts, plane by plane.
     numbers: Vec<N>,
     /// P 1 of each j of the finer grid, if it is not 1 in all of the plane.
@@ -91,7 +95,16 @@ impl<N: Real> Weights<N> {
             |j, plane| relaxing.finish(j, plane),
         );
         matrix.spare.give(space);
-        let mut this = Self { axis, fine, coarse, odd, numbers, of_one: Vec::new(), zeros: vec![N::ZERO; odd.plane()] };
+        let mut this = Self {
+            axis,
+            fine,
+            coarse,
+            odd,
+            window: matrix.window.clone(),
+            numbers,
+            of_one: Vec::new(),
+            zeros: vec![N::ZERO; odd.plane()],
+        };
         this.find_one(execute);
         this
     }
@@ -105,10 +118,19 @@ impl<N: Real> Weights<N> {
             fine: self.fine,
             coarse: self.coarse,
             odd: self.odd,
+            window: self.window.clone(),
             numbers: double(&self.numbers),
             of_one: self.of_one.iter().map(|plane| plane.as_ref().map(of_one)).collect(),
             zeros: double(&self.zeros),
         }
+    }
+
+    /// Returns the planes of odd cells of the whole grid, and the number here of one of them.
+    pub fn planes(&self) -> (usize, impl Fn(usize) -> usize + Sync) {
+        let divisor = if self.axis == Axis::Y { 2 } else { 1 };
+        let count = self.window.as_ref().map_or(self.odd.shape.ny, |window| window.whole() / divisor);
+        // Windows begin with an even row.
+        (count, move |j| self.window.as_ref().map_or(j, |window| window.here(divisor * j) / divisor))
     }
 
     /// Returns weights below and above, and diagonal entries, of plane j.

@@ -23,6 +23,7 @@ pub use weights::DirectionWeights;
 
 use isobar_core::prelude::{Axis, Layout, Result};
 use isobar_core::stencil::galerkin::{Grid, Setup};
+use isobar_dist::PartBackend;
 
 use crate::cuda::Cuda;
 
@@ -54,7 +55,12 @@ impl Setup for Cuda {
         Ok(finest.has_contrast)
     }
 
-    fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
-        bodies::find(matrix, layout)
+    /// Keeps this rank's part of the lists, on the host.
+    fn bodies(&self, matrix: &Matrix) -> Result<Vec<Lists>> {
+        let whole = Layout::new(matrix.grid.shape)?;
+        let all = bodies::find(matrix, &whole)?;
+        let Some(ranks) = self.ranks() else { return Ok(all) };
+        let rows = ranks.pairs_of_rows(matrix.grid.shape)?;
+        all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(&whole, rows.starts(), ranks.rank()))).collect()
     }
 }
