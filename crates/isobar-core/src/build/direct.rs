@@ -9,7 +9,7 @@ use super::run::note_of;
 use super::system::System;
 use crate::backend::Judged;
 use crate::backend::direct::locked;
-use crate::direct::Separable;
+use crate::direct::{MOST_EIGENVECTORS, Separable};
 use crate::options::{Compatibility, Method, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::policy::begin::Beginning;
@@ -118,6 +118,7 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
         let factors = self
             .factors
             .map_or_else(|| factors_of(*backend, stencil).map(Cow::Owned), |known| Ok(Cow::Borrowed(known)))?;
+        check_eigenvectors(*backend, &factors)?;
         let shape = factors.shape;
         let solver = backend.direct(&layout, &factors)?.ok_or_else(not_direct)?;
         let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver), shape.cells())?;
@@ -135,16 +136,20 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
     pub(super) fn nearest_box(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let Self { backend, stencil, .. } = self;
         let layout = backend.layout(stencil)?;
-        let solver = match self.factors {
-            Some(factors) => backend.direct(&layout, factors)?,
-            None => backend.direct(&layout, &backend.nearest_box(stencil)?)?,
+        let factors = match self.factors {
+            Some(factors) => Cow::Borrowed(factors),
+            None => Cow::Owned(backend.nearest_box(stencil, lines_of(*backend))?),
         };
+        check_eigenvectors(*backend, &factors)?;
+        let solver = backend.direct(&layout, &factors)?;
         let solver = solver.ok_or_else(not_direct)?;
         let made = NearestBox::new::<T>(*backend, layout, Arc::clone(&solver))?;
         let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
         parts.notes.push(format!("the nearest box, {}", locked(&solver).describe()));
         let device = (*backend).clone();
-        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&device.nearest_box(stencil)?)));
+        parts
+            .updates
+            .push(Box::new(move |stencil| locked(&solver).update(&device.nearest_box(stencil, lines_of(&device))?)));
         Ok(parts)
     }
 }
@@ -154,10 +159,18 @@ pub(super) fn is_divided<B: Backend>(backend: &B) -> bool {
     backend.device().ranks > 1
 }
 
+/// Returns the axis of the lines of direct solves, if ranks that divide rows leave no choice.
+pub(crate) fn lines_of<B: Backend>(backend: &B) -> Option<Axis> {
+    is_divided(backend).then_some(Axis::Y)
+}
+
 /// Returns the factors with lines along y if ranks divide its rows, so that only the systems of lines are divided; nothing if the matrix has no such
 /// factors.
 pub(super) fn divided<B: Backend>(backend: &B, factors: Separable) -> Option<Separable> {
-    if is_divided(backend) { factors.with_lines(Axis::Y as usize) } else { Some(factors) }
+    match lines_of(backend) {
+        Some(axis) => factors.with_lines(axis as usize),
+        None => Some(factors),
+    }
 }
 
 /// Returns the factors of a matrix that a device solves directly by its own choice.
@@ -169,7 +182,7 @@ pub(super) fn chosen<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Op
 ///
 /// # Errors
 /// See [`Stencil::separable`]; [`Error::Unsupported`] if several ranks cannot divide its lines.
-pub(super) fn factors_of<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Result<Separable> {
+pub(crate) fn factors_of<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Result<Separable> {
     divided(backend, backend.separable(stencil)?).ok_or_else(|| {
         Error::Unsupported(
             "solver.method: \"direct\" on several ranks needs coefficients that vary along y by one factor for all directions, and along each other \
@@ -179,9 +192,21 @@ pub(super) fn factors_of<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -
     })
 }
 
-/// Returns the error for a direct solve where axes are divided.
+/// Checks that lines along y, which ranks divide, leave no axis with eigenvectors that take minutes.
+///
+/// # Errors
+/// [`Error::Unsupported`] if they do.
+fn check_eigenvectors<B: Backend>(backend: &B, factors: &Separable) -> Result<()> {
+    match factors.stretched().max() {
+        Some(cells) if is_divided(backend) && cells > MOST_EIGENVECTORS => Err(Error::Unsupported(format!(
+            "a direct solve on several ranks, whose lines are along y, with {cells} eigenvectors of another axis, more than {MOST_EIGENVECTORS}; \
+             use the preconditioner \"multigrid\", one rank, or y for the longest axis"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error for a direct solve on a device that has none.
 fn not_direct() -> Error {
-    Error::Unsupported(
-        "the nearest box as a preconditioner is for one rank on one device; use \"multigrid\" on several".into(),
-    )
+    Error::Unsupported("this device has no direct solves; use the preconditioner \"multigrid\"".into())
 }

@@ -19,7 +19,7 @@ mod advice;
 mod arrays;
 mod assembly;
 mod decision;
-mod direct;
+pub(crate) mod direct;
 mod in_precision;
 mod iterate;
 mod jacobi;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::arrays::download;
-use super::direct::{chosen, factors_of, is_divided};
+use super::direct::{chosen, factors_of, is_divided, lines_of};
 use super::system::{System, null_space};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
@@ -37,8 +37,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_undivided: || is_divided && stencil.chooses_direct().is_some(),
             // In a plane that is solved upright, lines take a dozen iterations.
             nearest: || {
-                let is_tried = !is_set_up && !is_divided;
-                let tried = is_tried.then(|| stencil.tries_box(backend.products_like_rest())).flatten();
+                let tried =
+                    (!is_set_up).then(|| stencil.tries_box(backend.products_like_rest(), lines_of(backend))).flatten();
                 tried.filter(|tried| backend.direct_pays(&tried.factors))
             },
         };

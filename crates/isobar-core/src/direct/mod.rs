@@ -23,7 +23,7 @@ pub use axis::AxisMatrix;
 pub use basis::{Basis, Symmetry, Trig, has_small_factors, trig_of};
 pub use divided::Piece;
 pub use lines::{Lines, Pivot};
-pub(crate) use nearest::{Nearest, may_be_near, nearest};
+pub(crate) use nearest::{MOST_EIGENVECTORS, Nearest, Samples, nearest};
 pub use separable::Separable;
 pub(crate) use separate::{SeparableRows, looks_separable, separate};
 

@@ -4,9 +4,20 @@ use super::separate::{faces_of, sample};
 use super::{AxisMatrix, Lines, Separable, SeparableRows};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Host};
+use crate::layout::Axis;
 
-/// Cells that are sampled in each layer across an axis.
-const SAMPLES: u64 = 256;
+/// The cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
+pub(crate) const MOST_EIGENVECTORS: usize = 2048;
+
+/// The cells that are sampled in each layer across an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Samples {
+    /// A few, which show whether a fit is worth its time; exact where the matrix is separable but for its closed cells.
+    Few = 16,
+    /// As many as leave an eleventh of noise in the factors.
+    Many = 128,
+}
+
 /// Passes in which the factors of each axis are fitted with the others fixed.
 const FITS: usize = 8;
 
@@ -22,20 +33,22 @@ pub(crate) struct Nearest {
 }
 
 /// Finds the separable matrix nearest to another, without its inactive cells: couplings are fitted in their logarithms by products of one
-/// factor an axis, shifts by their mean along lines. The result is positive definite: without any shift, a small one is added everywhere.
+/// factor an axis, shifts by their mean along lines. The result is positive definite: without any shift, a small one is added everywhere. Its lines are
+/// along a given axis, or along one that suits a single rank.
+///
 ///
 /// # Errors
 /// [`Error::Invalid`] if no cell is open.
-pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
+pub(crate) fn nearest(matrix: &dyn SeparableRows, line: Option<Axis>, most: Samples) -> Result<Nearest> {
     let shape = matrix.shape();
     let extents = shape.extents();
     let mut fits = [const { None }; 3];
     Host.for_each(&mut fits, |axis, fit| {
-        *fit = (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents, |d| samples(extents, d)));
+        *fit = (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents, |d| samples(extents, d, most)));
     });
     let [x, y, z] = fits.map(Option::transpose);
     let fits = [x?, y?, z?];
-    let line = line_of(extents);
+    let line = line.map_or_else(|| line_of(extents), |axis| axis as usize);
     let across = [[1, 2], [0, 2], [0, 1]][line];
     // The mean of the masses in both others' couplings.
     let mass = |axis: usize| {
@@ -69,7 +82,7 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
         factors,
         lines: Lines { shift: sides(line), couplings: couplings(line), weights, least_pivot: 0.0 },
     };
-    this.add_mean_ties(matrix, extents);
+    this.add_mean_ties(matrix, extents, most);
     if this.is_singular() {
         this.tie_a_little();
     }
@@ -80,34 +93,9 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
 
 /// Returns the axis of lines: z, or the last with several cells; but the longest if transforms along it would take too long.
 fn line_of(extents: [usize; 3]) -> usize {
-    /// The cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
-    const MOST: usize = 2048;
     let last = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
     let longest = (0..3).max_by_key(|&axis| extents[axis]).unwrap_or(2);
-    if extents[longest] > MOST { longest } else { last }
-}
-
-/// Returns false where [`Nearest::open`] is far below `least_open`, or [`Nearest::spread`] above `most_spread`, by a sixteenth of the samples.
-/// On small grids, where these are few, it returns true.
-pub(crate) fn may_be_near(matrix: &dyn SeparableRows, least_open: f64, most_spread: f64) -> bool {
-    /// Cells that are sampled in each layer.
-    const FEW: u64 = SAMPLES / 16;
-    /// The fewest samples, of which the fraction of open cells has a standard error of at most 0.005.
-    const FEWEST: usize = 10_000;
-    const FAR: f64 = 0.03;
-    /// A factor for the spread, which a fit to few samples underestimates rather than overestimates.
-    const WIDE: f64 = 1.05;
-    let extents = matrix.shape().extents();
-    if extents.iter().sum::<usize>() * (FEW as usize) < FEWEST {
-        return true;
-    }
-    let mut are_near = [true; 3];
-    Host.for_each(&mut are_near, |axis, is_near| {
-        let fit = || Fit::of(matrix, axis, extents, |_| FEW);
-        let near = |fit: &Fit| fit.open >= least_open - FAR && fit.spread <= WIDE * most_spread;
-        *is_near = extents[axis] == 1 || fit().as_ref().is_ok_and(near);
-    });
-    are_near == [true; 3]
+    if extents[longest] > MOST_EIGENVECTORS { longest } else { last }
 }
 
 /// A fit of log h by the sum of one number an axis.
@@ -143,8 +131,8 @@ impl Fit {
             return Err(Error::invalid(
                 "solver.preconditioner.kind",
                 format!(
-                    "\"direct\" is made from the couplings of open cells, and among up to {SAMPLES} cells of every layer none is \
-                     coupled in {}; use \"multigrid\"",
+                    "\"direct\" is made from the couplings of open cells, and among some cells of every layer none is coupled in {}; \
+                     use \"multigrid\"",
                     ["x", "y", "z"][axis]
                 ),
             ));
@@ -191,20 +179,20 @@ fn fill_gaps(known: &[Option<f64>]) -> Vec<f64> {
 }
 
 /// Returns how many cells of each layer across an axis are sampled: fewer if layers are small, or many.
-fn samples(extents: [usize; 3], axis: usize) -> u64 {
+fn samples(extents: [usize; 3], axis: usize, most: Samples) -> u64 {
     /// The most samples of a grid, which take 32 bytes each.
     const MOST: usize = 1 << 20;
     let layer: usize = (0..3).filter(|&d| d != axis).map(|d| extents[d]).product();
-    SAMPLES.min(2 * layer as u64).min((MOST / extents[axis]).max(2) as u64)
+    (most as u64).min(2 * layer as u64).min((MOST / extents[axis]).max(2) as u64)
 }
 
 impl Separable {
     /// Adds the mean shift of cells, layer by layer along the lines.
-    fn add_mean_ties(&mut self, matrix: &dyn SeparableRows, extents: [usize; 3]) {
+    fn add_mean_ties(&mut self, matrix: &dyn SeparableRows, extents: [usize; 3], most: Samples) {
         let Some(tie) = matrix.shift() else { return };
         let [a, b] = self.across;
         for k in 0..extents[self.line] {
-            let cells = (0..samples(extents, self.line)).map(|number| sample(self.line, k, number, extents));
+            let cells = (0..samples(extents, self.line, most)).map(|number| sample(self.line, k, number, extents));
             let open = cells.filter(|&at| (0..3).any(|axis| matrix.coupling(axis, at) > 0.0));
             let (sum, count) = open.fold((0.0, 0), |(sum, count), at| {
                 let weight = self.factors[0].mass[at[a]] * self.factors[1].mass[at[b]];
@@ -252,7 +240,7 @@ mod tests {
     #[test]
     fn long_grids_take_no_more_samples_than_others() {
         for (extents, line) in [([500_000, 2, 1], 0), ([2, 500_000, 1], 1), ([512, 512, 128], 2), ([64, 40, 1], 1)] {
-            let count: u64 = (0..3).map(|axis| samples(extents, axis) * extents[axis] as u64).sum();
+            let count: u64 = (0..3).map(|axis| samples(extents, axis, Samples::Many) * extents[axis] as u64).sum();
             assert!(count <= 3 << 20, "{extents:?}: {count}");
             assert_eq!(line_of(extents), line, "{extents:?}");
         }

@@ -2,7 +2,7 @@
 
 use crate::error::Number;
 
-/// Cycles with multigrid take longest where cells are inactive, where couplings of one direction are this many times another's…
+/// Cycles with multigrid take longest in space where cells are inactive, and more so if couplings of one direction are this many times another's…
 const THIN: f64 = 10.0;
 /// …and where in some cells one direction's couplings are this many times another's, and the reverse in others…
 pub(crate) const CROSSING: f64 = 20.0;
@@ -12,6 +12,9 @@ pub(crate) const CROSSES: &str = "the direction of the strongest couplings chang
 pub(crate) const MOSTLY_OPEN: f64 = 0.6;
 /// …and factors leave at most this root mean square of the logarithms of couplings…
 const MOST_SPREAD: f64 = 0.3;
+/// …or nothing but rounding, where no direction is stiff, and on a processor: others' factors have no fast transforms, so that an iteration takes as long as
+/// one with multigrid…
+pub(crate) const EXACT: f64 = 1e-6;
 /// …or this, where directions cross, as multigrid then takes hundreds of iterations.
 const MOST_SPREAD_CROSSING: f64 = 1.1;
 /// The largest contrast of coefficients with which the box is tried if cells are closed. In the box these are open, so that it couples regions that
@@ -21,8 +24,12 @@ const MOST_SPREAD_CROSSING: f64 = 1.1;
 const MOST_CONTRAST_CLOSED: f64 = 1e3;
 
 /// The most iterations with the nearest box that are worth their time: with fast transforms one takes a third to a fifth of the time of one with
-/// multigrid, which needs ten where cells are thin…
+/// multigrid, which needs ten where cells are thin, on a GPU…
 const MOST_ITERATIONS: f64 = 36.0;
+/// …or two thirds, where multigrid needs five to eight and its setup takes as long again, on a processor; others than fast transforms may take up to this
+/// part of an iteration…
+const MOST_ITERATIONS_MEASURED: f64 = 20.0;
+const MOST_SLOWER: f64 = 1.25;
 /// …and where directions of a plane cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds…
 const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
 /// …or in space some 5 times the fourth root, of which four times as many are worth it.
@@ -70,10 +77,9 @@ pub(crate) fn pays(stretched: impl Iterator<Item = usize> + Clone, cells: usize,
 }
 
 impl Hardness {
-    /// Returns whether closed cells or thin ones make the nearest box worth a search.
-    pub(crate) fn may_try_box(self) -> bool {
-        let is_safe = !self.has_closed || self.contrast <= MOST_CONTRAST_CLOSED;
-        self.crosses() || (is_safe && (self.has_closed || self.stiffness >= THIN))
+    /// Returns whether closed cells, of a grid in space, or directions that cross make the nearest box worth a search.
+    pub(crate) fn may_try_box(self, is_space: bool) -> bool {
+        self.crosses() || (is_space && self.has_closed && self.contrast <= MOST_CONTRAST_CLOSED)
     }
 
     /// Returns the largest factor by which multigrid takes longer than usual.
@@ -86,8 +92,12 @@ impl Hardness {
     }
 
     /// Returns the largest root mean square of the logarithms of couplings that factors may leave.
-    pub(crate) fn most_spread(self) -> f64 {
-        if self.crosses() { MOST_SPREAD_CROSSING } else { MOST_SPREAD }
+    fn most_spread(self, is_processor: bool) -> f64 {
+        match (self.crosses(), is_processor || self.stiffness < THIN) {
+            (true, _) => MOST_SPREAD_CROSSING,
+            (false, true) => EXACT,
+            (false, false) => MOST_SPREAD,
+        }
     }
 
     /// Returns the most iterations that the tolerance may take with the nearest box, if these are enough for a trial. One takes `slower` times as
@@ -97,14 +107,22 @@ impl Hardness {
         let iterations = match slower {
             Some(slower) if self.crosses() && is_space => MOST_ITERATIONS_IN_SPACE * self.crossing.powf(0.25) / slower,
             _ if self.crosses() => (2.0 * self.crossing.sqrt()).clamp(least, most),
-            slower => MOST_ITERATIONS / slower.unwrap_or(1.0),
+            Some(slower) if slower > MOST_SLOWER => return None,
+            Some(slower) => MOST_ITERATIONS_MEASURED / slower,
+            None => MOST_ITERATIONS,
         };
         (iterations >= FEWEST_ITERATIONS).then_some(iterations)
     }
 
     /// Returns the trial of the nearest box, if it is near enough: `open` is its fraction of open cells, `spread` the root mean square of the
     /// logarithms of couplings that its factors leave.
-    pub(crate) fn trial<F>(self, factors: F, [open, spread]: [f64; 2], most_iterations: f64) -> Option<Trial<F>> {
+    pub(crate) fn trial<F>(
+        self,
+        factors: F,
+        [open, spread]: [f64; 2],
+        most_iterations: f64,
+        is_processor: bool,
+    ) -> Option<Trial<F>> {
         let couplings = if self.crosses() {
             CROSSES.into()
         } else if self.has_closed && self.stiffness < THIN {
@@ -113,7 +131,11 @@ impl Hardness {
             format!("couplings of one direction are {:.1} times another's", Number(self.stiffness))
         };
         let why = format!("{:.0} % of the cells are open and like those of a box, and {couplings}", 100.0 * open);
-        (open >= MOSTLY_OPEN && spread <= self.most_spread()).then_some(Trial { factors, why, most_iterations })
+        (open >= MOSTLY_OPEN && spread <= self.most_spread(is_processor)).then_some(Trial {
+            factors,
+            why,
+            most_iterations,
+        })
     }
 }
 
@@ -124,23 +146,27 @@ mod tests {
     #[test]
     fn a_box_is_tried_where_multigrid_is_slow() {
         let plain = Hardness { stiffness: 2.0, has_closed: false, contrast: 1.0, crossing: 1.0 };
-        assert!(!plain.may_try_box());
-        let crossing = Hardness { crossing: 100.0, ..plain };
-        assert!(crossing.may_try_box() && Hardness { stiffness: 10.0, ..plain }.may_try_box());
-        let closed = Hardness { has_closed: true, ..plain };
-        assert!(closed.may_try_box() && !Hardness { contrast: 1e4, stiffness: 10.0, ..closed }.may_try_box());
-        let trial = |hardness: Hardness, open, spread| hardness.trial((), [open, spread], 36.0);
-        assert!(trial(crossing, 1.0, 0.7).is_some_and(|trial| trial.why.contains("changes over the grid")));
-        assert!(trial(crossing, 1.0, 1.2).is_none() && trial(crossing, 0.5, 0.1).is_none());
-        assert!(trial(Hardness { stiffness: 12.0, ..plain }, 1.0, 0.7).is_none());
+        let (crossing, closed) = (Hardness { crossing: 100.0, ..plain }, Hardness { has_closed: true, ..plain });
+        let thin = Hardness { stiffness: 10.0, ..closed };
+        let tried = [crossing, closed, thin].map(|hardness| hardness.may_try_box(true));
+        assert_eq!([crossing, thin].map(|hardness| hardness.may_try_box(false)), [true, false]);
+        let others = [plain, Hardness { stiffness: 10.0, ..plain }, Hardness { contrast: 1e4, ..thin }];
+        assert_eq!((tried, others.map(|hardness| hardness.may_try_box(true))), ([true; 3], [false; 3]));
+        let trial = |hardness: Hardness, open, spread, is_processor| {
+            hardness.trial((), [open, spread], 36.0, is_processor).map(|trial| trial.why)
+        };
+        assert!(trial(crossing, 1.0, 0.7, true).is_some_and(|why| why.contains("changes over the grid")));
+        assert!(trial(crossing, 1.0, 1.2, false).is_none() && trial(crossing, 0.5, 0.1, true).is_none());
+        assert!(trial(thin, 1.0, 0.1, false).is_some() && trial(thin, 1.0, 0.7, false).is_none());
+        assert!(trial(closed, 1.0, 0.0, false).is_some() && trial(closed, 1.0, 0.1, false).is_none());
+        assert!(trial(thin, 1.0, 0.0, true).is_some() && trial(thin, 1.0, 0.1, true).is_none());
     }
 
     #[test]
     fn products_with_eigenvectors_leave_a_box_fewer_iterations() {
-        let thin = Hardness { stiffness: 20.0, has_closed: false, contrast: 1.0, crossing: 0.0 };
-        assert_eq!([None, Some(1.0)].map(|slower| thin.most_iterations(slower, true)), [Some(36.0); 2]);
-        assert_eq!(thin.most_iterations(Some(3.0), true), Some(12.0));
-        assert_eq!(thin.most_iterations(Some(3.1), true), None);
+        let thin = Hardness { stiffness: 20.0, has_closed: true, contrast: 1.0, crossing: 0.0 };
+        let most = |slower| thin.most_iterations(slower, true);
+        assert_eq!([most(None), most(Some(1.0)), most(Some(1.4))], [Some(36.0), Some(20.0), None]);
         let crossing = Hardness { crossing: 1e4, ..thin };
         assert_eq!(crossing.most_iterations(Some(2.0), true), Some(100.0));
         assert_eq!([None, Some(2.0)].map(|slower| crossing.most_iterations(slower, false)), [Some(200.0); 2]);

@@ -9,11 +9,10 @@ use super::orientation::Orientation;
 use super::spread::KnownShift;
 use super::turns::Turns;
 use super::{Coefficients, Diffusion, Side, Stencil};
-use crate::direct::{Separable, SeparableRows, looks_separable, may_be_near, nearest, separate};
+use crate::direct::{Samples, Separable, SeparableRows, looks_separable, nearest, separate};
 use crate::execute::Host;
 use crate::layout::Axis;
 use crate::options::{Method, SolverOptions};
-use crate::policy::direct::MOSTLY_OPEN;
 use crate::policy::{Choice, Trial};
 use crate::{DeviceArray, Error, Result, Shape};
 
@@ -72,16 +71,14 @@ impl Stencil for Diffusion {
         self.only_direction().is_some()
     }
 
-    fn nearest_box(&self) -> Result<Separable> {
+    fn nearest_box(&self, line: Option<Axis>) -> Result<Separable> {
         self.require_host()?;
-        Ok(nearest(&DiffusionRows::new(self))?.factors)
+        Ok(nearest(&DiffusionRows::new(self), line, Samples::Many)?.factors)
     }
 
-    fn tries_box(&self, products_like_rest: Option<f64>) -> Option<Trial<Separable>> {
+    fn tries_box(&self, products_like_rest: Option<f64>, line: Option<Axis>) -> Option<Trial<Separable>> {
         let rows = DiffusionRows::new(self);
-        self.box_to_try(products_like_rest, |most_spread| {
-            may_be_near(&rows, MOSTLY_OPEN, most_spread).then(|| nearest(&rows).ok()).flatten()
-        })
+        self.box_to_try(products_like_rest, |samples| nearest(&rows, line, samples).ok())
     }
 
     fn keeps_numbers(&self) -> bool {

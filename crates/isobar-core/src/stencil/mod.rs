@@ -177,19 +177,19 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Returns the separable matrix nearest to this one.
+    /// Returns the separable matrix nearest to this one, with lines along an axis or along any.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) if no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
-    fn nearest_box(&self) -> Result<Separable> {
+    fn nearest_box(&self, _line: Option<Axis>) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
         ))
     }
 
     /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid, on a device of this
-    /// [`Backend::products_like_rest`](crate::Backend::products_like_rest); a few iterations decide.
-    fn tries_box(&self, _products_like_rest: Option<f64>) -> Option<Trial<Separable>> {
+    /// [`Backend::products_like_rest`](crate::Backend::products_like_rest) and with lines along an axis or along any; a few iterations decide.
+    fn tries_box(&self, _products_like_rest: Option<f64>, _line: Option<Axis>) -> Option<Trial<Separable>> {
         None
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::hierarchy::{Hierarchy, Update};
 use super::orientation::Orientation;
 use super::turns::Turns;
-use super::{Modes, Stencil};
+use super::{Axis, Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
 use crate::operator::{Capabilities, LineSolver, MixedSmoother, MixedTop, Operator, Relaxation};
@@ -65,8 +65,8 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     }
 
     /// Returns the nearest separable matrix, from coefficients on the host or the device.
-    fn nearest_box(&self, stencil: &S) -> Result<Separable> {
-        stencil.nearest_box()
+    fn nearest_box(&self, stencil: &S, line: Option<Axis>) -> Result<Separable> {
+        stencil.nearest_box(line)
     }
 
     /// Prepares the parts of a solver with these options, which leave nothing open, so that a device compiles all its kernels at once.

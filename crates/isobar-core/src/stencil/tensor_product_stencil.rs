@@ -1,11 +1,12 @@
 //! This module implements the stencil's interface for tensor products.
 
 use super::{Stencil, TensorProduct};
-use crate::direct::{Separable, SeparableRows, looks_separable, nearest, separate};
+use crate::direct::{Samples, Separable, SeparableRows, looks_separable, nearest, separate};
 use crate::grid::HorizontalField;
 use crate::options::SolverOptions;
 use crate::policy::Choice;
 use crate::policy::modes::{choose, may_use_modes};
+use crate::stencil::Axis;
 use crate::{Error, Result, Shape};
 
 impl TensorProduct {
@@ -72,8 +73,8 @@ impl Stencil for TensorProduct {
         may_be.then(|| self.separable().ok()).flatten().filter(Separable::pays)
     }
 
-    fn nearest_box(&self) -> Result<Separable> {
-        Ok(nearest(&TensorProductRows::new(self))?.factors)
+    fn nearest_box(&self, line: Option<Axis>) -> Result<Separable> {
+        Ok(nearest(&TensorProductRows::new(self), line, Samples::Many)?.factors)
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use isobar_core::operator::MixedTop;
 use isobar_core::prelude::{
-    Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation, Result,
-    Separable, Slab, Smoother, SolverOptions, Stencil, Supports,
+    Axis, Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation,
+    Result, Separable, Slab, Smoother, SolverOptions, Stencil, Supports,
 };
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
@@ -140,8 +140,8 @@ impl Supports<stencil::Diffusion> for Cuda {
         stencil.on_host(|array| self.read_array(array))?.separable()
     }
 
-    fn nearest_box(&self, stencil: &stencil::Diffusion) -> Result<Separable> {
-        stencil.on_host(|array| self.read_array(array))?.nearest_box()
+    fn nearest_box(&self, stencil: &stencil::Diffusion, line: Option<Axis>) -> Result<Separable> {
+        stencil.on_host(|array| self.read_array(array))?.nearest_box(line)
     }
 
     fn prepare(

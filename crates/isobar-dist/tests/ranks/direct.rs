@@ -137,4 +137,51 @@ pub(crate) fn check_choice(backend: &impl Devices) {
         let said = solve_on(ranks, backend, &other, &asked, &rhs, None).unwrap_err().to_string();
         assert!(said.contains("several ranks") && said.contains("\"auto\""), "{said}");
     }
+    check_nearest(backend);
+}
+
+/// Checks that the box nearest to a basin preconditions on ranks as on one, by choice and by name, with either coefficient after an update.
+fn check_nearest(backend: &impl Devices) {
+    let shape = Shape::new(22, 25, 12);
+    let is_open = |[i, j, k]: [usize; 3]| k >= 2 && (i as f64 - 15.0).hypot(j as f64 - 6.0) > 3.0;
+    let stencil = |closed: Side, rough: f64| {
+        let of = |factor: f64, seed: u64| {
+            let value = |at: [usize; 3]| factor * (1.0 + rough * random(seed, shape.number(at)));
+            shape.places().map(|at| if is_open(at) { value(at) } else { 0.0 }).collect::<Vec<_>>().into()
+        };
+        let cells = Coefficients::Cells { fields: vec![of(0.1, 1), of(10.0, 2)], axes: [(0, 2.0), (0, 2.0), (1, 2.0)] };
+        Diffusion::new(shape, cells, None, [[Side::Closed; 2], [closed, Side::Closed], [Side::Closed; 2]]).unwrap()
+    };
+    let rhs: Vec<f64> = shape.places().map(|at| if is_open(at) { random(3, shape.number(at)) } else { 0.0 }).collect();
+    let open = SolverOptions {
+        tolerance: 1e-8,
+        norm: Norm::Rhs,
+        compatibility: Compatibility::Project,
+        ..SolverOptions::default()
+    };
+    let named = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Direct, ..open.clone() };
+    for side in [Side::Closed, Side::Fixed] {
+        let [smooth, rough] = [0.0, 0.2].map(|rough| stencil(side, rough));
+        // On a processor others than uniform boxes are not tried.
+        let updated = [[&smooth; 2], [&rough, &smooth], [&smooth, &rough]];
+        for (options, updates) in [(&open, &updated[..1]), (&named, &updated[..])] {
+            for (ranks, &stencils) in [1, 2, 3, 5].into_iter().flat_map(|ranks| updates.iter().map(move |s| (ranks, s)))
+            {
+                for ranks in possible(backend, &[ranks]) {
+                    let (outcome, preconditioner, u) = solve_updated(ranks, backend, stencils, options, &rhs).unwrap();
+                    let what = format!("{side:?}, {ranks} ranks, {:?}: {outcome:?}", options.method);
+                    assert!(outcome.converged() && outcome.iterations <= 20 && preconditioner == "direct", "{what}");
+                    // Of a singular system a mean of b remains.
+                    assert!(side == Side::Closed || residual(stencils[1], &rhs, &u) < 1.01e-8, "{what}");
+                }
+            }
+        }
+    } // Lines along y leave eigenvectors along x, too many of them.
+    let shape = Shape::new(2100, 6, 1);
+    let field: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + 0.1 * random(4, n)).collect();
+    let wide = Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Fixed; 2]; 3]).unwrap();
+    for ranks in possible(backend, &[2]) {
+        let said = solve_on(ranks, backend, &wide, &named, &noise(shape.cells(), 5), None).unwrap_err().to_string();
+        assert!(said.contains("2100 eigenvectors") && said.contains("multigrid"), "{said}");
+    }
 }

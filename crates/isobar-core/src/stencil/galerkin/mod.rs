@@ -58,12 +58,14 @@ pub fn coarsen<N: Real>(on: &impl Ranked, fine: Couplings<N>, axes: &[Axis]) -> 
     let (mut weights, mut coarse) = (Vec::new(), fine);
     for &axis in axes {
         let w = Weights::new(on, &coarse, axis);
-        let window = coarse.window.clone();
-        let next = product::product(on, &coarse, &w);
+        let finer = coarse.window.clone();
+        let window = finer.as_ref().and_then(|finer| finer.halved(axis));
+        let next = product::product(on, &coarse, &w, window.as_ref());
         next.inherit(coarse);
-        coarse = match window {
-            Some(window) => next.renewed(on, &window)?,
-            None => next,
+        coarse = match (window, finer) {
+            (Some(window), _) => next.renewed(on, window)?,
+            (None, Some(finer)) => next.collected(on, &finer, axis)?,
+            (None, None) => next,
         };
         weights.push(w);
     }

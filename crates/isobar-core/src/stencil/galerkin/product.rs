@@ -14,7 +14,8 @@
 use super::Execute;
 use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, number, upper_offset};
 use super::weights::Weights;
-use crate::layout::Axis;
+use super::window::Window;
+use crate::layout::{Axis, Shape};
 use crate::real::Real;
 
 /// The fraction of Σ P² d, over the fine cells of the coarse cell, below which a diagonal of PᵀAP is rounding: these cells are
@@ -40,18 +41,31 @@ pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bo
     })
 }
 
-/// Computes PᵀAP, except for cells that have [`COLLAPSED`].
-pub fn product<N: Real>(execute: &impl Execute, fine: &Couplings<N>, weights: &Weights<N>) -> Couplings<N> {
+/// Computes PᵀAP, except for cells that have [`COLLAPSED`]. In a window it has room for rows that the finer one does not determine.
+pub fn product<N: Real>(
+    execute: &impl Execute,
+    fine: &Couplings<N>,
+    weights: &Weights<N>,
+    window: Option<&Window>,
+) -> Couplings<N> {
     let grid = weights.coarse;
-    let mut coarse = Couplings::of_any(grid, coarse_offsets(&fine.present, weights.axis, &grid), &fine.spare);
+    let present = coarse_offsets(&fine.present, weights.axis, &grid);
+    let [wide, first] = match (window, &fine.window) {
+        (Some(window), Some(finer)) => [window.rows(), window.first_of_half(finer, grid.shape.ny)],
+        _ => [grid.shape.ny, 0],
+    };
+    let wide = Grid { shape: Shape { ny: wide, ..grid.shape }, ..grid };
+    let mut coarse = Couplings::of_any(wide, present, &fine.spare);
     let making = Making { fine, weights, grid, is_one: grid.extents()[weights.axis as usize] == 1 };
-    let mut planes: Vec<_> = coarse.planes_mut().into_iter().map(|plane| (plane, Vec::new())).collect();
+    let made = coarse.planes_mut().into_iter().skip(first).take(grid.shape.ny);
+    let mut planes: Vec<_> = made.map(|plane| (plane, Vec::new())).collect();
     execute.for_each(
         &mut planes,
         #[inline(always)]
         |j, (plane, collapsed)| making.plane(j, plane, collapsed),
     );
-    let collapsed: Vec<([usize; 3], N)> = planes.into_iter().flat_map(|(_, collapsed)| collapsed).collect();
+    let collapsed = planes.into_iter().flat_map(|(_, collapsed)| collapsed);
+    let collapsed: Vec<([usize; 3], N)> = collapsed.map(|([i, j, k], sum)| ([i, first + j, k], sum)).collect();
     coarse.hold(&collapsed);
     coarse
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Couplings, Execute, Grid, Serial};
+use crate::layout::Axis;
 use crate::real::{Real, bytes_of, bytes_of_mut};
 use crate::{Result, Shape};
 
@@ -95,6 +96,18 @@ impl Window {
         is_divided.then(|| Self { margins: margins(rank), starts, rank, is_periodic })
     }
 
+    /// Returns the window of the grid that is half as fine along an axis; nothing as [`Window::new`].
+    pub(super) fn halved(&self, axis: Axis) -> Option<Self> {
+        let starts = self.starts.iter().map(|start| start.div_ceil(divisor(axis)));
+        Self::new(starts.collect(), self.rank, self.is_periodic)
+    }
+
+    /// Returns the place here of the first row that a finer window determines, if that is `rows` rows.
+    pub(super) fn first_of_half(&self, finer: &Self, rows: usize) -> usize {
+        let is_halved = rows < finer.rows();
+        self.margins[0] - if is_halved { finer.margins[0] / 2 } else { finer.margins[0] }
+    }
+
     /// Returns the first row of each rank, and one past the last.
     pub fn starts(&self) -> &[usize] {
         &self.starts
@@ -160,33 +173,16 @@ impl Window {
 }
 
 impl<N: Real> Couplings<N> {
-    /// Replaces the margins of a product, of which `finer` was the window of the finer matrix; makes it whole where own rows are too few for a window.
-    pub(super) fn renewed(self, on: &impl Ranked, finer: &Window) -> Result<Self> {
-        let is_halved = self.grid.shape.ny != finer.rows();
-        let (divisor, own) = if is_halved { (2, finer.own()) } else { (1, finer.own()) };
-        let own = own.start / divisor..own.end.div_ceil(divisor);
-        let starts: Vec<usize> = finer.starts.iter().map(|start| start.div_ceil(divisor)).collect();
-        let Some(window) = Window::new(starts.clone(), finer.rank, finer.is_periodic) else {
-            return self.collected(on, own, &starts, finer.is_periodic);
-        };
+    /// Receives the margins of a matrix with room for this window, whose own rows are right.
+    pub(super) fn renewed(mut self, on: &impl Ranked, window: Window) -> Result<Self> {
         let plane = self.plane_len();
-        let (to, ends) = (window.own(), window.margins.map(|rows| rows * plane));
-        let mut this = if own == to && self.grid.shape.ny == window.rows() {
-            self
-        } else {
-            let grid = window.of_grid(window.whole_grid(self.grid));
-            let mut wide = Self::of_any(grid, self.present, &self.spare);
-            wide.numbers[to.start * plane..to.end * plane]
-                .copy_from_slice(&self.numbers[own.start * plane..own.end * plane]);
-            wide.inherit(self);
-            wide
-        };
-        let (first, rest) = this.numbers.split_at_mut(ends[0]);
-        let (own, last) = rest.split_at_mut(to.len() * plane);
+        let ends = window.margins.map(|rows| rows * plane);
+        let (first, rest) = self.numbers.split_at_mut(ends[0]);
+        let (own, last) = rest.split_at_mut(window.own_count() * plane);
         let send = [&own[..ends[0]], &own[own.len() - ends[1]..]].map(bytes_of);
         on.exchange(send, [first, last].map(bytes_of_mut))?;
-        this.window = Some(Arc::new(window));
-        Ok(this)
+        self.window = Some(Arc::new(window));
+        Ok(self)
     }
 
     /// Returns the rows of this rank.
@@ -203,11 +199,19 @@ impl<N: Real> Couplings<N> {
     /// Makes a matrix whole on every rank.
     pub(super) fn whole(self, on: &impl Ranked) -> Result<Self> {
         let Some(window) = self.window.clone() else { return Ok(self) };
-        self.collected(on, window.own(), &window.starts, window.is_periodic)
+        self.collected_rows(on, window.own(), &window.starts, window.is_periodic)
+    }
+
+    /// Makes a product whole on every rank, for which a window of the finer matrix was halved along an axis.
+    pub(super) fn collected(self, on: &impl Ranked, finer: &Window, axis: Axis) -> Result<Self> {
+        let divisor = divisor(axis);
+        let starts: Vec<usize> = finer.starts.iter().map(|start| start.div_ceil(divisor)).collect();
+        let own = finer.own();
+        self.collected_rows(on, own.start / divisor..own.end.div_ceil(divisor), &starts, finer.is_periodic)
     }
 
     /// Collects the rows of all ranks; `own` are this rank's.
-    fn collected(self, on: &impl Ranked, own: Range<usize>, starts: &[usize], is_periodic: bool) -> Result<Self> {
+    fn collected_rows(self, on: &impl Ranked, own: Range<usize>, starts: &[usize], is_periodic: bool) -> Result<Self> {
         let (plane, rows) = (self.plane_len(), starts[starts.len() - 1]);
         let Grid { shape, periodic: [x, _, z] } = self.grid;
         let grid = Grid { shape: Shape { ny: rows, ..shape }, periodic: [x, is_periodic && rows > 1, z] };
@@ -218,6 +222,11 @@ impl<N: Real> Couplings<N> {
         all.inherit(self);
         Ok(all)
     }
+}
+
+/// Returns the rows that become one where an axis is halved.
+fn divisor(axis: Axis) -> usize {
+    if axis == Axis::Y { 2 } else { 1 }
 }
 
 #[cfg(test)]
