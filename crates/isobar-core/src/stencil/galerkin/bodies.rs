@@ -416,9 +416,7 @@ fn factor_of<N: Real>(
     if !matrix.grid.periodic[2] && columns.all(|column| Some(column) == first) {
         return 0.0;
     }
-    let mut all = Sums::default();
-    Sums::of_rows(matrix, cells, first_of, |_, sums| all.add(sums));
-    all.factor()
+    Sums::of(matrix, cells, first_of).factor()
 }
 
 /// Returns whether there can be aggregates, on this grid or on coarser ones: whether anywhere in the seven-point matrix a

@@ -46,7 +46,7 @@ impl Grid {
         self.shape.nx + 4
     }
 
-    /// Returns the entries of a row with one ghost at either end, as [`Couplings::row`] returns it.
+    /// Returns the entries of a row with one ghost at either end, as [`Couplings::row`](super::Couplings::row) returns it.
     #[inline(always)]
     pub fn span(&self) -> usize {
         self.shape.nx + 2

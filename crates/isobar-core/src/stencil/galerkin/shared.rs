@@ -2,7 +2,7 @@
 //!
 //! Each rank joins its own cells, and those of the row after its last to them. An aggregate is labelled by the number of its first cell in the whole grid. Ranks send
 //! the labels of their first and last rows to their neighbours and collect the pairs of labels that couplings between two ranks join; so each finds by itself
-//! which aggregates are one. Their numbers of cells are collected, then the sums of those that are small, row by row, and added in the order of rows, as on one rank.
+//! which aggregates are one. Their numbers of cells are collected, then the sums of those that are small, and added in the order of ranks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,16 +27,14 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Calls `f` with the number of each row that has some of these cells, which come row by row, and with its sums.
-    pub(super) fn of_rows<N: Real>(
+    /// Adds up those of some cells; `first_of` returns the number of a cell's aggregate.
+    pub(super) fn of<N: Real>(
         matrix: &Couplings<N>,
         cells: impl Iterator<Item = [usize; 3]>,
         first_of: impl Fn([usize; 3]) -> u32,
-        mut f: impl FnMut(usize, Self),
-    ) {
-        let mut cells = cells.peekable();
+    ) -> Self {
         let mut sums = Self::default();
-        while let Some(cell @ [i, j, k]) = cells.next() {
+        for cell @ [i, j, k] in cells {
             let own = first_of(cell);
             let s = matrix.sums(j, k as isize)[i + 1].to_f64();
             let mut diagonal = s;
@@ -51,16 +49,14 @@ impl Sums {
                 }
             }
             sums.diagonals += diagonal;
-            if cells.peek().is_none_or(|next| next[1] != j) {
-                f(j, std::mem::take(&mut sums));
-            }
         }
+        sums
     }
 
-    pub(super) fn add(&mut self, of_row: Self) {
-        self.leaving += of_row.leaving;
-        self.absolute += of_row.absolute;
-        self.diagonals += of_row.diagonals;
+    fn add(&mut self, of_rank: Self) {
+        self.leaving += of_rank.leaving;
+        self.absolute += of_rank.absolute;
+        self.diagonals += of_rank.diagonals;
     }
 
     /// Returns ω / D if the aggregate is worth correcting, 0 otherwise.
@@ -198,23 +194,25 @@ impl Shared {
         let mut bodies = Bodies { starts: vec![0], ..Bodies::default() };
         let Some(window) = matrix.window.as_deref().filter(|_| !self.first.is_empty()) else { return Ok(bodies) };
         let shape = matrix.grid.shape;
-        // The label, the row of the whole grid, and the sums.
-        let mut rows: Vec<[f64; 5]> = Vec::new();
-        for (&label, cells) in &self.cells {
-            Sums::of_rows(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of, |j, sums| {
-                let Sums { leaving, absolute, diagonals } = sums;
-                rows.push([f64::from(label), window.there(j) as f64, leaving, absolute, diagonals]);
-            });
-        }
-        let mut all = collect_any(on, window.ranks(), rows.as_flattened())?;
-        let (rows, _) = all.as_chunks_mut::<5>();
-        rows.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
-        for rows in rows.chunk_by(|a, b| a[0] == b[0]) {
+        // The label and the sums.
+        let own = self.cells.iter().map(|(&label, cells)| {
+            let Sums { leaving, absolute, diagonals } =
+                Sums::of(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of);
+            [f64::from(label), leaving, absolute, diagonals]
+        });
+        let own: Vec<[f64; 4]> = own.collect();
+        let mut all = collect_any(on, window.ranks(), own.as_flattened())?;
+        let (all, _) = all.as_chunks_mut::<4>();
+        // In the order of ranks for each label.
+        all.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        for of_ranks in all.chunk_by(|a, b| a[0] == b[0]) {
             let mut sums = Sums::default();
-            rows.iter().for_each(|&[.., leaving, absolute, diagonals]| sums.add(Sums { leaving, absolute, diagonals }));
+            of_ranks
+                .iter()
+                .for_each(|&[_, leaving, absolute, diagonals]| sums.add(Sums { leaving, absolute, diagonals }));
             let factor = sums.factor();
             if factor > 0.0 {
-                let own = self.cells.get(&(rows[0][0] as u32)).into_iter().flatten();
+                let own = self.cells.get(&(of_ranks[0][0] as u32)).into_iter().flatten();
                 bodies.push(own.map(|&cell| place(at(shape, cell))), factor);
             }
         }
