@@ -9,7 +9,7 @@ use self::steps::{Bench, OUT, time_levels};
 pub use self::steps::{Timed, seconds, upload_noise};
 use crate::backend::direct::locked;
 use crate::build::System;
-use crate::build::direct::{factors_of, lines_of};
+use crate::build::direct::{box_of, factors_of};
 use crate::operator::{Capabilities, MixedTop, PointSmoother, Relaxation};
 use crate::options::{PointCycle, SolverOptions};
 use crate::policy::jacobi::may_try;
@@ -156,7 +156,7 @@ fn time_direct<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, steps: &[St
     let direct = steps.iter().find(|step| step.step.name == traffic::DIRECT_SOLVE.name);
     let Some(&step) = direct else { return Ok(None) };
     let layout = backend.layout(stencil)?;
-    let factors = factors_of(backend, stencil).or_else(|_| backend.nearest_box(stencil, lines_of(backend)))?;
+    let factors = factors_of(backend, stencil).or_else(|_| box_of(backend, stencil))?;
     let Some(solver) = backend.direct(&layout, &factors)? else { return Ok(None) };
     let (mut b, mut u) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
     upload_noise(backend, &layout, &mut b)?;

@@ -118,7 +118,6 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
         let factors = self
             .factors
             .map_or_else(|| factors_of(*backend, stencil).map(Cow::Owned), |known| Ok(Cow::Borrowed(known)))?;
-        check_eigenvectors(*backend, &factors)?;
         let shape = factors.shape;
         let solver = backend.direct(&layout, &factors)?.ok_or_else(not_direct)?;
         let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver), shape.cells())?;
@@ -138,18 +137,15 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
         let layout = backend.layout(stencil)?;
         let factors = match self.factors {
             Some(factors) => Cow::Borrowed(factors),
-            None => Cow::Owned(backend.nearest_box(stencil, lines_of(*backend))?),
+            None => Cow::Owned(box_of(*backend, stencil)?),
         };
-        check_eigenvectors(*backend, &factors)?;
         let solver = backend.direct(&layout, &factors)?;
         let solver = solver.ok_or_else(not_direct)?;
         let made = NearestBox::new::<T>(*backend, layout, Arc::clone(&solver))?;
         let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
         parts.notes.push(format!("the nearest box, {}", locked(&solver).describe()));
         let device = (*backend).clone();
-        parts
-            .updates
-            .push(Box::new(move |stencil| locked(&solver).update(&device.nearest_box(stencil, lines_of(&device))?)));
+        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&box_of(&device, stencil)?)));
         Ok(parts)
     }
 }
@@ -181,28 +177,37 @@ pub(super) fn chosen<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Op
 /// Returns the factors by which a device solves a matrix directly.
 ///
 /// # Errors
-/// See [`Stencil::separable`]; [`Error::Unsupported`] if several ranks cannot divide its lines.
+/// See [`Stencil::separable`]; [`Error::Unsupported`] if several ranks cannot divide its lines, or have too many eigenvectors.
 pub(crate) fn factors_of<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Result<Separable> {
-    divided(backend, backend.separable(stencil)?).ok_or_else(|| {
+    let factors = divided(backend, backend.separable(stencil)?).ok_or_else(|| {
         Error::Unsupported(
             "solver.method: \"direct\" on several ranks needs coefficients that vary along y by one factor for all directions, and along each other \
              axis by one factor for both others; use \"auto\", or one rank"
                 .into(),
         )
-    })
+    })?;
+    with_few_eigenvectors(backend, factors)
 }
 
-/// Checks that lines along y, which ranks divide, leave no axis with eigenvectors that take minutes.
+/// Returns the factors of the nearest box.
+///
+/// # Errors
+/// See [`Stencil::nearest_box`]; [`Error::Unsupported`] if several ranks have too many eigenvectors.
+pub(crate) fn box_of<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S) -> Result<Separable> {
+    with_few_eigenvectors(backend, backend.nearest_box(stencil, lines_of(backend))?)
+}
+
+/// Returns factors unless lines along y, which ranks divide, leave an axis with eigenvectors that take minutes.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if they do.
-fn check_eigenvectors<B: Backend>(backend: &B, factors: &Separable) -> Result<()> {
+fn with_few_eigenvectors<B: Backend>(backend: &B, factors: Separable) -> Result<Separable> {
     match factors.stretched().max() {
         Some(cells) if is_divided(backend) && cells > MOST_EIGENVECTORS => Err(Error::Unsupported(format!(
             "a direct solve on several ranks, whose lines are along y, with {cells} eigenvectors of another axis, more than {MOST_EIGENVECTORS}; \
              use the preconditioner \"multigrid\", one rank, or y for the longest axis"
         ))),
-        _ => Ok(()),
+        _ => Ok(factors),
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) const MOST_EIGENVECTORS: usize = 2048;
 /// The cells that are sampled in each layer across an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Samples {
-    /// A few, which show whether a fit is worth its time; exact where the matrix is separable but for its closed cells.
+    /// A few, which show whether a fit is worth its time; couplings are exact where they are separable but for closed cells.
     Few = 16,
     /// As many as leave an eleventh of noise in the factors.
     Many = 128,
@@ -35,7 +35,6 @@ pub(crate) struct Nearest {
 /// Finds the separable matrix nearest to another, without its inactive cells: couplings are fitted in their logarithms by products of one
 /// factor an axis, shifts by their mean along lines. The result is positive definite: without any shift, a small one is added everywhere. Its lines are
 /// along a given axis, or along one that suits a single rank.
-///
 ///
 /// # Errors
 /// [`Error::Invalid`] if no cell is open.
@@ -82,7 +81,7 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows, line: Option<Axis>, most: Samp
         factors,
         lines: Lines { shift: sides(line), couplings: couplings(line), weights, least_pivot: 0.0 },
     };
-    this.add_mean_ties(matrix, extents, most);
+    this.add_mean_ties(matrix, extents);
     if this.is_singular() {
         this.tie_a_little();
     }
@@ -188,11 +187,12 @@ fn samples(extents: [usize; 3], axis: usize, most: Samples) -> u64 {
 
 impl Separable {
     /// Adds the mean shift of cells, layer by layer along the lines.
-    fn add_mean_ties(&mut self, matrix: &dyn SeparableRows, extents: [usize; 3], most: Samples) {
+    fn add_mean_ties(&mut self, matrix: &dyn SeparableRows, extents: [usize; 3]) {
         let Some(tie) = matrix.shift() else { return };
         let [a, b] = self.across;
         for k in 0..extents[self.line] {
-            let cells = (0..samples(extents, self.line, most)).map(|number| sample(self.line, k, number, extents));
+            let cells =
+                (0..samples(extents, self.line, Samples::Many)).map(|number| sample(self.line, k, number, extents));
             let open = cells.filter(|&at| (0..3).any(|axis| matrix.coupling(axis, at) > 0.0));
             let (sum, count) = open.fold((0.0, 0), |(sum, count), at| {
                 let weight = self.factors[0].mass[at[a]] * self.factors[1].mass[at[b]];

@@ -9,7 +9,7 @@ pub(crate) const CROSSING: f64 = 20.0;
 /// The reason in words.
 pub(crate) const CROSSES: &str = "the direction of the strongest couplings changes over the grid";
 /// …and the nearest box suffices where this part of the cells is open…
-pub(crate) const MOSTLY_OPEN: f64 = 0.6;
+const MOSTLY_OPEN: f64 = 0.6;
 /// …and factors leave at most this root mean square of the logarithms of couplings…
 const MOST_SPREAD: f64 = 0.3;
 /// …or nothing but rounding, where no direction is stiff, and on a processor: others' factors have no fast transforms, so that an iteration takes as long as
@@ -26,9 +26,9 @@ const MOST_CONTRAST_CLOSED: f64 = 1e3;
 /// The most iterations with the nearest box that are worth their time: with fast transforms one takes a third to a fifth of the time of one with
 /// multigrid, which needs ten where cells are thin, on a GPU…
 const MOST_ITERATIONS: f64 = 36.0;
-/// …or two thirds, where multigrid needs five to eight and its setup takes as long again, on a processor; others than fast transforms may take up to this
-/// part of an iteration…
+/// …or two thirds, where multigrid needs five to eight and its setup takes as long again, on a processor…
 const MOST_ITERATIONS_MEASURED: f64 = 20.0;
+/// …where an iteration takes at most this many times as long as one with fast transforms…
 const MOST_SLOWER: f64 = 1.25;
 /// …and where directions of a plane cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds…
 const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
@@ -125,7 +125,7 @@ impl Hardness {
     ) -> Option<Trial<F>> {
         let couplings = if self.crosses() {
             CROSSES.into()
-        } else if self.has_closed && self.stiffness < THIN {
+        } else if self.stiffness < THIN {
             "multigrid takes longest where cells are closed".into()
         } else {
             format!("couplings of one direction are {:.1} times another's", Number(self.stiffness))

@@ -158,7 +158,7 @@ impl Diffusion {
         };
         let contrast = self.contrast();
         let hardness = Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), contrast, crossing };
-        let is_measured = products_like_rest.is_some();
+        let is_processor = products_like_rest.is_some();
         if directions < 2 || !hardness.may_try_box(directions == 3) || self.holds_values() {
             return None;
         }
@@ -166,7 +166,7 @@ impl Diffusion {
             let slower =
                 products_like_rest.map(|like_rest| 1.0 + factors.stretched().sum::<usize>() as f64 / like_rest);
             let most_iterations = hardness.most_iterations(slower, directions == 3)?;
-            let trial = hardness.trial(factors, [open, spread], most_iterations, is_measured)?;
+            let trial = hardness.trial(factors, [open, spread], most_iterations, is_processor)?;
             trial.factors.pays_where_longer(hardness.longer()).then_some(trial)
         };
         // Few samples of a large grid tell whether more are worth their time; all samples of a box agree.
@@ -344,11 +344,10 @@ fn sampled(n: usize, most: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::cell::RefCell;
 
     use super::*;
     use crate::direct::nearest;
-    use crate::lock;
     use crate::problem::{Coefficient, DiffusionProblem, Spacing, random};
     use crate::stencil::diffusion_stencil::DiffusionRows;
     use crate::stencil::orientation::Orientation;
@@ -368,9 +367,9 @@ mod tests {
                 let stencil = Diffusion::of_field(shape, field, [1.0, 1.0, 100.0], None, sides).unwrap();
                 let rows = DiffusionRows::new(&stencil);
                 for products in [None, Some(160.0)] {
-                    let asked = Mutex::new(Vec::new());
+                    let asked = RefCell::new(Vec::new());
                     let find = |samples| {
-                        lock(&asked).push(samples);
+                        asked.borrow_mut().push(samples);
                         nearest(&rows, None, samples).ok()
                     };
                     let is_tried = stencil.box_to_try(products, find).is_some();
@@ -381,7 +380,7 @@ mod tests {
                         (true, true) => vec![Samples::Few, Samples::Many],
                         (false, _) => vec![Samples::Many],
                     };
-                    assert_eq!(*lock(&asked), expected, "{shape}, {closed}, {noise}, {products:?}");
+                    assert_eq!(*asked.borrow(), expected, "{shape}, {closed}, {noise}, {products:?}");
                 }
             }
         }

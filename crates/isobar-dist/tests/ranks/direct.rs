@@ -176,12 +176,18 @@ fn check_nearest(backend: &impl Devices) {
                 }
             }
         }
-    } // Lines along y leave eigenvectors along x, too many of them.
+    }
+    // Lines along y leave eigenvectors along x, too many of them.
     let shape = Shape::new(2100, 6, 1);
     let field: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + 0.1 * random(4, n)).collect();
     let wide = Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Fixed; 2]; 3]).unwrap();
+    let even = Diffusion::of_field(shape, vec![1.0; shape.cells()], [1.0; 3], None, [[Side::Fixed; 2]; 3]).unwrap();
+    let rhs = noise(shape.cells(), 5);
     for ranks in possible(backend, &[2]) {
-        let said = solve_on(ranks, backend, &wide, &named, &noise(shape.cells(), 5), None).unwrap_err().to_string();
-        assert!(said.contains("2100 eigenvectors") && said.contains("multigrid"), "{said}");
+        let made = solve_on(ranks, backend, &wide, &named, &rhs, None).unwrap_err().to_string();
+        let updated = solve_updated(ranks, backend, [&even, &wide], &named, &rhs).unwrap_err().to_string();
+        for said in [made, updated] {
+            assert!(said.contains("2100 eigenvectors") && said.contains("multigrid"), "{said}");
+        }
     }
 }
