@@ -139,8 +139,7 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
             Some(factors) => Cow::Borrowed(factors),
             None => Cow::Owned(box_of(*backend, stencil)?),
         };
-        let solver = backend.direct(&layout, &factors)?;
-        let solver = solver.ok_or_else(not_direct)?;
+        let solver = backend.direct(&layout, &factors)?.ok_or_else(not_direct)?;
         let made = NearestBox::new::<T>(*backend, layout, Arc::clone(&solver))?;
         let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
         parts.notes.push(format!("the nearest box, {}", locked(&solver).describe()));

@@ -122,11 +122,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
         let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
-        // A box that is only tried may be missing, on all ranks at once.
+        // A box that is only tried may be missing; on several ranks not for reasons that one of them may have alone.
         let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
-        let is_lone =
-            is_divided(&self.backend) && !matches!(updated, Err(Error::Invalid { .. } | Error::Unsupported(_)));
-        let is_boxless = updated.is_err() && !is_lone && self.decision.after_box.is_some();
+        let is_boxless = match &updated {
+            Ok(()) => false,
+            Err(Error::Invalid { .. } | Error::Unsupported(_)) => self.decision.after_box.is_some(),
+            Err(_) => self.decision.after_box.is_some() && !is_divided(&self.backend),
+        };
         if !is_boxless {
             updated?;
         }

@@ -11,6 +11,7 @@
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
+mod box_to_try;
 mod crossing;
 mod csr;
 mod diffusion;

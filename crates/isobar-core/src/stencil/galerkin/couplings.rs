@@ -368,19 +368,20 @@ impl<N: Real> Couplings<N> {
         // Row by row, as on one rank.
         let sums = all.as_chunks::<6>().0.iter();
         let sums = sums.fold([0.0; 6], |all, of_row| std::array::from_fn(|n| all[n] + of_row[n]));
-        let means = [0, 1, 2].map(|d| if sums[2 * d + 1] > 0.0 { sums[2 * d] / sums[2 * d + 1] } else { 0.0 });
-        Ok(strong(&self.whole_grid(), means, halves_lines))
+        Ok(strong(&self.whole_grid(), sums, halves_lines))
     }
 }
 
-/// Returns the directions to halve, given for each the mean of the positive total couplings of cells to the plane above: directions of more than one
-/// cell where such couplings are on average at least a quarter of the strongest direction's, in z half. Unless it `halves_lines`, z comes after x and y have one cell.
-pub fn strong(grid: &Grid, mut means: [f64; 3], halves_lines: bool) -> Vec<Axis> {
+/// Returns the directions to halve, given for each, one after the other, the sum over cells of the positive total couplings to the plane above, and the
+/// number of these cells: directions of more than one cell where such couplings are on average at least a quarter of the strongest direction's, in z half.
+/// Unless it `halves_lines`, z comes after x and y have one cell.
+pub fn strong(grid: &Grid, sums: [f64; 6], halves_lines: bool) -> Vec<Axis> {
     /// The ratio up to which means of couplings count as equal.
     const ISOTROPIC: f64 = 4.0;
     /// The ratio for z, whose lines are solved exactly: halving it too is cheaper, but never necessary; where layers lie
     /// across it, with weak couplings on average, it costs iterations.
     const ISOTROPIC_IN_Z: f64 = 2.0;
+    let mut means = [0, 1, 2].map(|d| if sums[2 * d + 1] > 0.0 { sums[2 * d] / sums[2 * d + 1] } else { 0.0 });
     let extents = grid.extents();
     if !halves_lines && extents[0].max(extents[1]) > 1 {
         means[2] = 0.0;

@@ -51,7 +51,7 @@ pub fn product<N: Real>(
     let grid = weights.coarse;
     let present = coarse_offsets(&fine.present, weights.axis, &grid);
     let [wide, first] = match (window, &fine.window) {
-        (Some(window), Some(finer)) => [window.rows(), window.first_of_half(finer, grid.shape.ny)],
+        (Some(window), Some(finer)) => [window.rows(), window.first_of_half(finer, weights.axis)],
         _ => [grid.shape.ny, 0],
     };
     let wide = Grid { shape: Shape { ny: wide, ..grid.shape }, ..grid };

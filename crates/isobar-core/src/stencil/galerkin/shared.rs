@@ -175,8 +175,7 @@ impl Shared {
         let own = window.own();
         if own.contains(&j) {
             let label = label(window, shape, first());
-            let is_private = self.first.is_empty();
-            return if is_private { label } else { self.first.get(&label).copied().unwrap_or(label) };
+            return self.first.get(&label).copied().unwrap_or(label);
         }
         self.beside[usize::from(j >= own.end)][i + nx * k]
     }

@@ -18,8 +18,9 @@ pub fn level_sizes(
     let (mut levels, mut is_halved) = (Vec::new(), [false; 3]);
     while wanted.map_or(shape.cells() > coarsest, |wanted| levels.len() + 1 < wanted) {
         let mut n = [shape.nx, shape.ny, shape.nz];
-        let means = [0, 1, 2].map(|d| if n[d] > 1 { strengths[d] } else { 0.0 });
-        let axes = strong(&Grid { shape, periodic: [false; 3] }, means, halves_lines);
+        let mean = |d: usize| if n[d] > 1 { strengths[d] } else { 0.0 };
+        let axes =
+            strong(&Grid { shape, periodic: [false; 3] }, [mean(0), 1.0, mean(1), 1.0, mean(2), 1.0], halves_lines);
         if axes.is_empty() {
             break;
         }

@@ -7,7 +7,7 @@ use super::Execute;
 use super::couplings::{Couplings, Grid};
 pub use super::relaxing::{HALF_SWEEPS, LEANING, NEARLY_ONE, NEGLIGIBLE, SMALL_SHIFT};
 use super::relaxing::{Relaxed, Relaxing};
-use super::window::Window;
+use super::window::{Window, divisor};
 use crate::large_pages::zeros;
 use crate::layout::{Axis, Shape};
 use crate::real::Real;
@@ -127,7 +127,7 @@ impl<N: Real> Weights<N> {
 
     /// Returns the planes of odd cells of the whole grid, and the number here of one of them.
     pub fn planes(&self) -> (usize, impl Fn(usize) -> usize + Sync) {
-        let divisor = if self.axis == Axis::Y { 2 } else { 1 };
+        let divisor = divisor(self.axis);
         let count = self.window.as_ref().map_or(self.odd.shape.ny, |window| window.whole() / divisor);
         // Windows begin with an even row.
         (count, move |j| self.window.as_ref().map_or(j, |window| window.here(divisor * j) / divisor))

@@ -102,10 +102,9 @@ impl Window {
         Self::new(starts.collect(), self.rank, self.is_periodic)
     }
 
-    /// Returns the place here of the first row that a finer window determines, if that is `rows` rows.
-    pub(super) fn first_of_half(&self, finer: &Self, rows: usize) -> usize {
-        let is_halved = rows < finer.rows();
-        self.margins[0] - if is_halved { finer.margins[0] / 2 } else { finer.margins[0] }
+    /// Returns the place here of the first row that a finer window, halved along an axis, determines.
+    pub(super) fn first_of_half(&self, finer: &Self, axis: Axis) -> usize {
+        self.margins[0] - finer.margins[0] / divisor(axis)
     }
 
     /// Returns the first row of each rank, and one past the last.
@@ -225,7 +224,7 @@ impl<N: Real> Couplings<N> {
 }
 
 /// Returns the rows that become one where an axis is halved.
-fn divisor(axis: Axis) -> usize {
+pub(super) fn divisor(axis: Axis) -> usize {
     if axis == Axis::Y { 2 } else { 1 }
 }
 

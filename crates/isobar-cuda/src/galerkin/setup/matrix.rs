@@ -278,9 +278,8 @@ impl Matrix {
     }
 
     pub(super) fn strong_axes(&self, halves_lines: bool) -> Result<Vec<Axis>> {
-        let means = self.means.map_or_else(|| self.measure("mean_couplings"), Ok)?;
-        let mean = |d: usize| if means[2 * d + 1] > 0.0 { means[2 * d] / means[2 * d + 1] } else { 0.0 };
-        Ok(strong(&self.grid, [0, 1, 2].map(mean), halves_lines))
+        let sums = self.means.map_or_else(|| self.measure("mean_couplings"), Ok)?;
+        Ok(strong(&self.grid, sums, halves_lines))
     }
 
     /// Returns the address of the flag that products set if a cell may have collapsed.
