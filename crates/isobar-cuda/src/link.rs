@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 
-use crate::driver::Context;
+use crate::Cuda;
+use crate::driver::{Context, Pointer};
 use crate::module::Modules;
 use crate::nccl::NcclLink;
 use crate::peers::Peers;
@@ -86,6 +87,23 @@ impl CardLink {
             return Ok(Some(Self::Stores(peers)));
         }
         Ok(if ways.nccl { NcclLink::join(context, modules, ranks, all_gather)?.map(Self::Nccl) } else { None })
+    }
+
+    /// Bytes of which units of [`CardLink::collect`] are multiples.
+    pub(crate) const UNIT: usize = 64;
+
+    /// Collects the blocks of all ranks on every GPU. They lie one after another from `all` on, this rank's in its place: rank r has units
+    /// `starts[r]` to `starts[r + 1]` of so many bytes.
+    ///
+    /// # Errors
+    /// The errors of the GPU.
+    pub(crate) fn collect(&self, cuda: &Cuda, all: Pointer, unit: usize, starts: &[usize]) -> Result<()> {
+        // As rows of vectors, two for each unit, since colours of a subdomain that begins with an odd row are exchanged.
+        let rows: Vec<usize> = starts.iter().map(|start| 2 * start).collect();
+        match self {
+            Self::Stores(peers) => peers.gather_rows(cuda, all, unit / 2, &rows),
+            Self::Nccl(nccl) => nccl.gather_rows(cuda, all, unit / 2, &rows),
+        }
     }
 
     /// Fails if another rank has not answered.

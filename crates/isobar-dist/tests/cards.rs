@@ -13,6 +13,8 @@ mod direct;
 mod jumps;
 #[path = "ranks/late.rs"]
 mod late;
+#[path = "ranks/levels.rs"]
+mod levels;
 #[path = "cards/rings.rs"]
 mod rings;
 #[path = "ranks/rocks.rs"]
@@ -291,6 +293,7 @@ fn main() {
                 "jumps_by_other_cycles",
                 Box::new(move || check_forms(&[backend(way)], problems(), &[0, 5, 6, 8, 10], &[in_single()])),
             ),
+            ("levels", Box::new(move || levels::check_all(&backend(way), &[2, 3, 4]))),
             ("large_jumps", Box::new(move || large_jumps(way))),
             ("jumps_where_nothing_is_said", Box::new(move || jumps_where_nothing_is_said(way))),
             ("updated_jumps", Box::new(move || jumps::check_updates(&backend(way), &[2, 3]))),

@@ -3,6 +3,8 @@
 pub use isobar_core::build::Memory;
 use isobar_core::build::memory::{MatrixKind, MatrixSize, Overhead, predict, shared_setup};
 use isobar_core::prelude::{Choice, Result, Shape, SolverOptions};
+use isobar_core::stencil::galerkin::Window;
+use isobar_core::stencil::galerkin::window::MARGIN;
 use isobar_dist::Slabs;
 
 use crate::device::Device;
@@ -41,7 +43,7 @@ impl Device {
     pub fn predict_memory(&self, size: &MatrixSize, choice: &Choice, options: &SolverOptions) -> Result<Memory> {
         let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, &self.overhead());
         let Some(slabs) = self.slabs(size.shape)? else { return alone(size.shape) };
-        let own = Shape { ny: slabs.largest(), ..size.shape };
+        let (own, slabs_of_all) = (Shape { ny: slabs.largest(), ..size.shape }, slabs.clone());
         let part = alone(Shape { ny: own.ny + 2, ..own })?;
         // The first level that every rank holds completely, and all coarser ones.
         let coarser = |(slabs, shape): &(Slabs, Shape)| slabs.halved().zip(shape.halved());
@@ -58,7 +60,11 @@ impl Device {
             MatrixKind::TensorProduct => MODES_ON_THEIR_WAY * own.cells() as f64,
             _ => 0.0,
         };
-        let setup = shared_setup(size, choice, options, &self.overhead())?;
+        // A part's levels are made of its rows and some around them, which GPUs send to all, or, if it has too few, of all rows.
+        let window = Window::new(slabs_of_all.starts().to_vec(), 0, size.is_periodic[1]);
+        let rows = window.map_or(size.shape.ny, |window| 2 * MARGIN * (window.ranks() + 2));
+        let in_setup = MatrixSize { shape: Shape { ny: rows, ..size.shape }, ..*size };
+        let setup = shared_setup(&in_setup, choice, options, &self.overhead())?;
         Ok(Memory {
             host: part.host + whole.host + setup.host + beside * value,
             device: part.device + whole.device + setup.device,

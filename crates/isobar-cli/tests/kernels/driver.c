@@ -143,7 +143,7 @@ static Result launch(const char* name, void** arguments) {
         result[7] = 0;
     } else if (!strcmp(name, "look_at_finest") || !strcmp(name, "mean_couplings")) {
         /* Sums of couplings along x, y and z; whether there is contrast; largest coupling, largest inverse. */
-        double measured[6] = {1, 1, 1, 0, 1, 1}, *result = *(double**)arguments[3];
+        double measured[6] = {1, 1, 1, 0, 1, 1}, *result = *(double**)arguments[4];
         read("COUPLINGS", measured, 6);
         for (int d = 0; d < 3; d++) {
             result[2 * d] = measured[d];

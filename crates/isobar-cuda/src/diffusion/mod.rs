@@ -2,8 +2,6 @@
 
 mod supports;
 
-pub(crate) use supports::gathered;
-
 use isobar_core::array::DeviceArray;
 use isobar_core::execute::for_each_row;
 use isobar_core::prelude::{ArrayView, Axis, Coefficients, Host, Layout, Real, Result, Shape, Side, Slab, Stencil};

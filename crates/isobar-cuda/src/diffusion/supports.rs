@@ -5,15 +5,13 @@ use std::sync::Arc;
 use isobar_core::operator::MixedTop;
 use isobar_core::prelude::{
     Axis, Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation,
-    Result, Separable, Slab, Smoother, SolverOptions, Stencil, Supports,
+    Result, Separable, Smoother, SolverOptions, Stencil, Supports,
 };
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Lines};
 use isobar_dist::PartBackend;
-use isobar_dist::communicator::agree;
 use isobar_dist::diffusion::choice;
-use isobar_dist::part::Link;
 
 use super::rows_beside;
 use crate::cuda::vector_source;
@@ -50,32 +48,6 @@ fn pairs<T: Real, R: Real>(from: &Passes<T>, to: &Passes<R>) -> impl Iterator<It
     let (kind, source, target) = (*to.kind(), *from.operands(), *to.operands());
     let fields: Vec<_> = kind.used_fields().map(|field| [source.field(field), target.field(field)]).collect();
     fields.into_iter().chain(kind.shift.then(|| [source.shift(), target.shift()]))
-}
-
-/// Makes an operator on the whole grid from the operators that ranks have of their rows.
-///
-/// # Errors
-/// The errors of the GPU, which all ranks return.
-pub(crate) fn gathered<T: Real>(
-    cuda: &Cuda,
-    stencil: &stencil::Diffusion,
-    own: &Passes<T>,
-) -> Result<Option<Passes<T>>> {
-    let Some((ranks, link)) = cuda.ranks().zip(cuda.link()) else { return Ok(None) };
-    let make = || {
-        let whole = Passes::make(&cuda.alone(), stencil, Slab::whole(stencil.shape()))?;
-        let vectors = [cuda.zeros::<T>(own.layout())?, cuda.zeros::<T>(whole.layout())?];
-        Ok((whole, vectors, ranks.slabs(stencil.shape())?))
-    };
-    // A rank that fails takes part in no exchange.
-    let (whole, [part, mut all], slabs) = agree(&**ranks.world(), make())?;
-    for [from, to] in pairs(own, &whole) {
-        cuda.convert_entries::<T, T>(own.layout().len(), from, part.pointer())?;
-        link.gather(cuda, &part, slabs.starts(), &mut all)?;
-        cuda.convert_entries::<T, T>(whole.layout().len(), all.pointer(), to)?;
-    }
-    complete(stencil, &whole)?;
-    Ok(Some(whole))
 }
 
 /// Has the kernels of multigrid cycles in precision T compiled; Galerkin levels are usually made in the given number type.

@@ -4,8 +4,8 @@
 //!   [`bodies`]: corrections of strongly coupled aggregates,
 //! * [`setup`]: their computation.
 //!
-//! The whole cycle runs on the GPU, and so does its setup. If several GPUs share a grid, each
-//! computes the matrices of the whole grid and keeps its own rows of the divided levels.
+//! The whole cycle runs on the GPU, and so does its setup. If several GPUs share a grid, each makes the matrices of its own rows and of some
+//! around them.
 
 pub mod bodies;
 pub mod interpolation;
@@ -16,10 +16,9 @@ pub mod twenty_seven;
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Stencil};
+use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use isobar_dist::PartBackend;
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
@@ -29,9 +28,7 @@ pub use twenty_seven::TwentySeven;
 
 use crate::aggregate::AggregateMatrix;
 use crate::cuda::Cuda;
-use crate::diffusion::gathered;
 use crate::overhead::OVERHEAD;
-use crate::seven_point::SevenPoint;
 
 impl SupportsGalerkin for Cuda {
     /// Returns W-cycle visits (1, 2) for 2²⁴ cells and more, which save up to a third of the iterations; on smaller grids the launches of
@@ -47,20 +44,11 @@ impl SupportsGalerkin for Cuda {
     type BodyCorrection<T: Real> = BodyCorrection<T>;
 
     fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Matrix> {
-        let grid = Grid::of(stencil);
-        if operator.layout_of().shape() == stencil.shape() {
-            return Matrix::of(operator.kernels(), grid);
-        }
-        // On ranks an operator on the whole grid exists while its couplings are computed.
-        if let Some(whole) = gathered(self, stencil, operator.kernels())? {
-            return Matrix::of(&whole, grid);
-        }
-        let whole: Arc<Self::Operator<T>> = SevenPoint::new(&self.alone(), stencil)?;
-        Matrix::of(whole.kernels(), grid)
+        Matrix::of(operator.kernels(), Grid::of(stencil))
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<TwentySeven<T>>> {
-        TwentySeven::new(self, matrix, self.own_rows(matrix.grid.shape)?).map(Arc::new)
+        TwentySeven::new(self, matrix, self.own_rows(matrix.whole_grid().shape)?).map(Arc::new)
     }
 
     fn update_coarse<T: Real>(&self, coarse: &TwentySeven<T>, matrix: &Matrix) -> Result<()> {

@@ -110,7 +110,7 @@ impl<T: Real> TwentySeven<T> {
     /// Makes the operator on some rows of a matrix, the first of which is even.
     pub(super) fn new(cuda: &Cuda, matrix: &Matrix, slab: Slab) -> Result<Self> {
         refuse_while_recording("making an operator")?;
-        let Grid { shape: whole, periodic } = matrix.grid;
+        let Grid { shape: whole, periodic } = matrix.whole_grid();
         let layout = slab.layout(whole, periodic[1])?;
         let (shape @ Shape { nx, ny, nz }, periodic) = (layout.shape(), layout.periodic_within(periodic));
         check_size(shape)?;
@@ -181,7 +181,7 @@ impl<T: Real> TwentySeven<T> {
     pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
         let Shape { ny, nz, .. } = self.layout.shape();
-        let has_same = matrix.grid.shape == self.whole && matrix.present == self.present;
+        let has_same = matrix.whole_grid().shape == self.whole && matrix.present == self.present;
         Error::unless(
             has_same,
             "the new coefficients",

@@ -110,6 +110,8 @@ pub mod galerkin {
         pub const COLLAPSED: &str = include_str!("galerkin/setup/collapsed.cu");
         /// Search for strongly coupled aggregates.
         pub const BODIES: &str = include_str!("galerkin/setup/bodies.cu");
+        /// Copies of rows between matrices of some rows.
+        pub const ROWS: &str = include_str!("galerkin/setup/rows.cu");
         /// The inverse of the coarsest matrix.
         pub const INVERSE: &str = include_str!("galerkin/setup/inverse.cu");
     }

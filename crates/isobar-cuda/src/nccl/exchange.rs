@@ -1,6 +1,6 @@
 //! Exchange of halo rows, sums and layers by messages of NCCL.
 
-use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar, Slab};
+use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar};
 use isobar_dist::part::{Division, Link, Redivision};
 
 use super::link::{NcclLink, ROOM};
@@ -74,6 +74,19 @@ impl NcclLink {
         Ok(())
     }
 
+    /// Gathers rows of `bytes` from all ranks in a vector of the whole grid, in which those of this rank are.
+    pub(crate) fn gather_rows(&self, cuda: &Cuda, whole: Pointer, bytes: usize, rows: &[usize]) -> Result<()> {
+        let section = |rank: usize, of: usize, is_sent: bool| Message {
+            rank,
+            is_sent,
+            place: whole + (bytes * rows[of]) as Pointer,
+            bytes: bytes * (rows[of + 1] - rows[of]),
+        };
+        let own = self.job.rank;
+        let messages = self.others().flat_map(|rank| [section(rank, own, true), section(rank, rank, false)]);
+        self.exchange(cuda.context(), messages.collect())
+    }
+
     /// Packs runs into contiguous memory, or unpacks them.
     fn pack(&self, cuda: &Cuda, runs: Runs, packed: Pointer, [first, count]: [usize; 2], unpacked: bool) -> Result<()> {
         if count == 0 {
@@ -113,19 +126,10 @@ impl Link<Cuda> for NcclLink {
     }
 
     fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
-        let slab = |rank: usize| Slab { first: rows[rank], beyond: rows[rank + 1] };
-        let Slab { first, .. } = slab(self.job.rank);
-        cuda.copy_rows(part, first, slab(self.job.rank).rows(), whole, first.cast_signed())?;
+        let [first, beyond] = [0, 1].map(|end| rows[self.job.rank + end]);
+        cuda.copy_rows(part, first, beyond - first, whole, first.cast_signed())?;
         let row = 2 * whole.layout().half_plane() * size_of::<T>();
-        let section = |rank: usize, of: usize, is_sent: bool| Message {
-            rank,
-            is_sent,
-            place: whole.pointer() + (row * rows[of]) as Pointer,
-            bytes: row * slab(of).rows(),
-        };
-        let own = self.job.rank;
-        let messages = self.others().flat_map(|rank| [section(rank, own, true), section(rank, rank, false)]);
-        self.exchange(cuda.context(), messages.collect())
+        self.gather_rows(cuda, whole.pointer(), row, rows)
     }
 
     fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
@@ -186,7 +190,7 @@ impl Link<Cuda> for NcclLink {
 
 #[cfg(test)]
 mod tests {
-    use isobar_core::layout::Shape;
+    use isobar_core::layout::{Shape, Slab};
 
     use super::*;
 

@@ -87,6 +87,19 @@ impl Peers {
         self.launch(cuda, "sum_numbers", [count.div_ceil(THREADS).clamp(1, PIECES), 1, 1], arguments)
     }
 
+    /// Gathers rows of `bytes` from all ranks in a vector of the whole grid, in which those of this rank are.
+    pub(crate) fn gather_rows(&self, cuda: &Cuda, whole: Pointer, bytes: usize, rows: &[usize]) -> Result<()> {
+        self.gather_from(cuda, whole + (rows[self.rank] * bytes) as Pointer, whole, bytes / 32, rows)
+    }
+
+    /// Gathers the rows of all ranks, with half planes of so many words.
+    fn gather_from(&self, cuda: &Cuda, part: Pointer, whole: Pointer, words: usize, rows: &[usize]) -> Result<()> {
+        let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32);
+        let arguments = arguments.with(part).with(whole).with(words as i64);
+        let grid = [places(2 * words * largest(rows), PIECES), self.size, 1];
+        self.launch(cuda, "gather_rows", grid, arguments.with(starts(rows)).with(self.patience()))
+    }
+
     fn patience(&self) -> Patience {
         Patience { fault: lock(&self.fault).numbers(), nanoseconds: (PATIENCE_SECONDS * 1_000_000_000) as i64 }
     }
@@ -121,11 +134,7 @@ impl Link<Cuda> for Peers {
     }
 
     fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
-        let words = words(part);
-        let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32);
-        let arguments = arguments.with(part.pointer()).with(whole.pointer()).with(words as i64);
-        let grid = [places(2 * words * largest(rows), PIECES), self.size, 1];
-        self.launch(cuda, "gather_rows", grid, arguments.with(starts(rows)).with(self.patience()))
+        self.gather_from(cuda, part.pointer(), whole.pointer(), words(part), rows)
     }
 
     fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {

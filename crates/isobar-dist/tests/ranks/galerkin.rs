@@ -7,6 +7,7 @@ use crate::jumps::{
     bubbles, check, check_all, check_forms, check_pieces, check_updates, forms, multigrid, pieces, points_above,
     problems, rolling,
 };
+use crate::levels;
 use crate::rocks::rough;
 use crate::solves::{Like, check_updated, distance, solve_alone, solve_updated};
 use crate::{cpu, cpus, described};
@@ -14,6 +15,11 @@ use crate::{cpu, cpus, described};
 #[test]
 fn jumps_are_solved_for_as_on_one_rank() {
     check_all(&cpu, problems());
+}
+
+#[test]
+fn levels_are_those_of_one_rank() {
+    levels::check_all(&cpu, &[2, 3, 4]);
 }
 
 #[test]

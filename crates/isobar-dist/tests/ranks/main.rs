@@ -11,6 +11,7 @@ mod galerkin;
 mod heat;
 mod jumps;
 mod late;
+mod levels;
 mod messages;
 mod relaxation;
 mod rings;

@@ -117,9 +117,8 @@ fn predict_around(
     Ok(Memory { host, device }.times(MARGIN))
 }
 
-/// Predicts the memory in which each of several devices makes the levels of the grid that they share, in addition to its part of the solver:
-/// aggregates on the host; coefficients of the whole grid and a workspace on the device. It is zero for devices that make levels of their
-/// part only.
+/// Predicts the memory in which each of several devices makes levels of rows that it does not have, in addition to its part of the solver:
+/// aggregates on the host; coefficients and a workspace on the device. It is zero for devices that make levels on the host.
 pub fn shared_setup(
     matrix: &MatrixSize,
     choice: &Choice,

@@ -59,10 +59,20 @@ impl Bodies {
     }
 
     /// Adds an aggregate.
-    pub(super) fn push(&mut self, cells: impl Iterator<Item = u32>, factor: f64) {
+    pub fn push(&mut self, cells: impl Iterator<Item = u32>, factor: f64) {
         self.cells.extend(cells);
         self.starts.push(self.cells.len() as u32);
         self.factors.push(factor);
+    }
+
+    /// Returns these aggregates after others.
+    #[must_use]
+    pub fn after(&self, others: &Self) -> Self {
+        let mut all = others.clone();
+        for (body, &factor) in self.factors.iter().enumerate() {
+            all.push(self.cells_of(body).iter().copied(), factor);
+        }
+        all
     }
 
     /// Returns the cells of one aggregate.

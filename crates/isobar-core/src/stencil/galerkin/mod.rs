@@ -33,6 +33,7 @@ pub use bodies::Bodies;
 pub use couplings::{Couplings, Offset};
 pub use grid::Grid;
 pub use setup::{Directions, Matrix, Setup};
+pub use shared::{Sums, merged};
 pub use weights::Weights;
 pub use window::{Ranked, Window};
 

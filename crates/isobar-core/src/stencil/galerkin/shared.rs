@@ -17,13 +17,13 @@ use crate::{Result, Shape};
 
 /// The sums over the cells of an aggregate that decide whether it is worth correcting.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
+pub struct Sums {
     /// D: row sums and couplings that leave the aggregate.
-    leaving: f64,
+    pub leaving: f64,
     /// Their absolute values.
-    absolute: f64,
+    pub absolute: f64,
     /// The diagonal.
-    diagonals: f64,
+    pub diagonals: f64,
 }
 
 impl Sums {
@@ -53,14 +53,15 @@ impl Sums {
         sums
     }
 
-    fn add(&mut self, of_rank: Self) {
+    /// Adds those of other cells of the aggregate.
+    pub fn add(&mut self, of_rank: Self) {
         self.leaving += of_rank.leaving;
         self.absolute += of_rank.absolute;
         self.diagonals += of_rank.diagonals;
     }
 
     /// Returns ω / D if the aggregate is worth correcting, 0 otherwise.
-    pub(super) fn factor(&self) -> f64 {
+    pub fn factor(&self) -> f64 {
         let Self { leaving, absolute, diagonals } = *self;
         let is_worth_it =
             leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals;
@@ -229,7 +230,7 @@ fn label(window: &Window, shape: Shape, cell: u32) -> u32 {
 }
 
 /// Returns the smallest of all labels that pairs of labels join to each.
-fn merged(pairs: &[f64]) -> HashMap<u32, u32> {
+pub fn merged(pairs: &[f64]) -> HashMap<u32, u32> {
     let pairs: Vec<u32> = pairs.iter().map(|&label| label as u32).collect();
     let mut labels = pairs.clone();
     labels.sort_unstable();

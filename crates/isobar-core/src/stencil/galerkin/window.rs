@@ -97,7 +97,7 @@ impl Window {
     }
 
     /// Returns the window of the grid that is half as fine along an axis; nothing as [`Window::new`].
-    pub(super) fn halved(&self, axis: Axis) -> Option<Self> {
+    pub fn halved(&self, axis: Axis) -> Option<Self> {
         let starts = self.starts.iter().map(|start| start.div_ceil(divisor(axis)));
         Self::new(starts.collect(), self.rank, self.is_periodic)
     }
@@ -224,7 +224,7 @@ impl<N: Real> Couplings<N> {
 }
 
 /// Returns the rows that become one where an axis is halved.
-pub(super) fn divisor(axis: Axis) -> usize {
+pub fn divisor(axis: Axis) -> usize {
     if axis == Axis::Y { 2 } else { 1 }
 }
 

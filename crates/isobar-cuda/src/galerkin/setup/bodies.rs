@@ -1,10 +1,12 @@
 //! The search for strongly coupled aggregates.
 
-use isobar_core::prelude::{Layout, Result};
+use isobar_core::prelude::{Layout, Result, Shape};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
 use super::matrix::{BLOCK, Matrix};
+use super::rows::combined;
+use super::shared::{OwnRows, Sharing};
 use super::sources::bodies_source;
 use crate::{Arguments, Buffer, Cuda, Pointer, argument};
 
@@ -45,7 +47,9 @@ impl Lists {
     /// Copies the lists to the host, in an order that does not depend on the timing of GPU threads.
     pub(crate) fn on_host(&self) -> Result<Bodies> {
         let mut starts = vec![0u32; self.count + 1];
-        self.starts.read(&mut starts)?;
+        if self.count > 0 {
+            self.starts.read(&mut starts)?;
+        }
         let mut cells = vec![0u32; starts[self.count] as usize];
         self.cells.read(&mut cells)?;
         let mut factors = vec![0.0; self.count];
@@ -69,7 +73,7 @@ impl Lists {
 
 argument! {
     /// `Search` of bodies.cu.
-    struct Search {
+    pub(super) struct Search {
         largest: Pointer,
         classes: Pointer,
         label: Pointer,
@@ -93,11 +97,26 @@ argument! {
     }
 }
 
-/// Finds aggregates as [`isobar_core::stencil::galerkin::bodies::find`] does.
-pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
-    if layout.len() > u32::MAX as usize {
+/// Returns whether numbers of 32 bits suffice, on all ranks.
+fn is_possible(matrix: &Matrix) -> Result<bool> {
+    let (rows, labels) = match matrix.divided() {
+        Some((ranks, window)) => {
+            let largest = window.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+            (largest, 2 * matrix.columns() * ranks.size())
+        }
+        None => (matrix.grid.shape.ny, 0),
+    };
+    let layout = Layout::new(Shape { ny: rows, ..matrix.grid.shape })?;
+    Ok(layout.len() <= u32::MAX as usize && labels < 1 << 31)
+}
+
+/// Finds aggregates as [`isobar_core::stencil::galerkin::bodies::find`] does: in a window those of its own rows, for vectors of these.
+pub(super) fn find(matrix: &Matrix) -> Result<Vec<Lists>> {
+    if !is_possible(matrix)? {
         return Ok(Vec::new());
     }
+    let rows = OwnRows::of(matrix);
+    let layout = Layout::new(Shape { ny: matrix.own_rows().len(), ..matrix.grid.shape })?;
     let (cells, workspace, context) = (matrix.cells(), &matrix.workspace, matrix.cuda.context());
     let module = matrix.cuda.module(bodies_source(matrix.number));
     let numbers = |len: usize| workspace.take(4 * len);
@@ -107,7 +126,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     let [starts, filled, found_starts] =
         [numbers(most_bodies + 1)?, numbers(most_bodies + 1)?, numbers(most_bodies + 1)?];
     let (largest, factors) = (workspace.take(matrix.number.bytes() * cells)?, workspace.take(8 * most_bodies)?);
-    let counts = Buffer::new(context, 3 * size_of::<u64>(), "counts")?;
+    let counts = Buffer::new(context, 4 * size_of::<u64>(), "counts")?;
     let mut search = Search {
         largest: largest.start(),
         classes: classes.start(),
@@ -126,40 +145,59 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     matrix.launch(module.kernel("begin_search")?, nx * ny * nz.div_ceil(PART), BLOCK, begin.clone())?;
     // Cells of one aggregate for the first threshold are in one for all later thresholds.
     let tiles: usize = extents.into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
-    let arguments = THRESHOLDS.into_iter().fold(begin, Arguments::with);
+    let arguments = THRESHOLDS.into_iter().fold(begin.with(rows), Arguments::with);
     matrix.launch(module.kernel("label_tiles")?, BLOCK * tiles, BLOCK, arguments)?;
     let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };
-    let mut all: Vec<Lists> = Vec::new();
+    let (mut all, mut shared_before) = (Vec::<Lists>::new(), Bodies::default());
     for pass in (1..).take(THRESHOLDS.len()) {
         search.pass = pass;
         let arguments = Arguments::new().with(matrix.operands()).with(search);
         matrix.launch_loop(module.kernel("join_cells")?, cells, 1, arguments)?;
-        for name in ["count_cells", "number_bodies", "list_cells"] {
+        let arguments = Arguments::new().with(matrix.operands()).with(search).with(rows);
+        matrix.launch_loop(module.kernel("count_cells")?, cells, PART, arguments)?;
+        let shared = match matrix.divided() {
+            Some((ranks, window)) => {
+                let (room, pitch) = (found_cells.start(), layout.pitch());
+                Sharing { matrix, ranks, window, search, room, pitch }.find()?
+            }
+            None => Bodies::default(),
+        };
+        for name in ["number_bodies", "list_cells"] {
             let arguments = Arguments::new().with(cells as i64).with(search);
             matrix.launch_loop(module.kernel(name)?, cells, PART, arguments)?;
         }
-        let arguments = Arguments::new().with(matrix.operands()).with(search).with(found).with(layout.pitch() as i32);
+        let arguments = Arguments::new().with(matrix.operands()).with(search).with(found);
+        let arguments = arguments.with(matrix.own_rows().start as i32).with(layout.pitch() as i32);
         // A warp for each aggregate.
         matrix.launch_loop(module.kernel("keep_bodies")?, 32 * most_bodies.max(1), 1, arguments)?;
         let mut numbers = [0u64; 3];
         counts.read(&mut numbers)?;
         let [_, kept_counts, same] = numbers;
         let (bodies, total) = ((kept_counts >> 32) as usize, kept_counts as u32 as usize);
-        // Lists equal to those of the previous threshold are omitted.
-        let is_new = bodies > 0 && all.last().is_none_or(|last| last.count != bodies || same as usize != bodies);
-        if is_new {
+        // Lists equal to those of the previous threshold are omitted, by all ranks alike.
+        let count = bodies + shared.shared;
+        let differs =
+            all.last().is_none_or(|last| last.count != count || same as usize != bodies) || shared != shared_before;
+        let found_here = [count > 0, differs].map(|is_true| f64::from(u8::from(is_true)));
+        let found_anywhere = matrix.divided().map_or(Ok(found_here), |(ranks, _)| combined(ranks, found_here, 0))?;
+        if found_anywhere == [1.0; 2] {
             let copy = |from: Pointer, bytes: usize| -> Result<Buffer> {
                 let buffer = Buffer::new(context, bytes, "lists of strongly coupled cells")?;
                 buffer.fill_from(from)?;
                 Ok(buffer)
             };
-            all.push(Lists {
+            let own = Lists {
                 count: bodies,
                 starts: copy(found.starts, 4 * (bodies + 1))?,
                 cells: copy(found.cells, 4 * total)?,
                 factors: copy(found.factors, 8 * bodies)?,
                 shared: 0,
+            };
+            all.push(match matrix.divided() {
+                Some(_) => Lists::new(&matrix.cuda, &own.on_host()?.after(&shared))?,
+                None => own,
             });
+            shared_before = shared;
         }
         if bodies > 0 {
             search.before = pass;

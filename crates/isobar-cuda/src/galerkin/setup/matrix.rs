@@ -1,12 +1,17 @@
 //! A matrix on the GPU from which levels are made.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use isobar_core::prelude::{Axis, Error, Layout, Precision, Real, Result, Shape};
-use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
+use isobar_core::stencil::galerkin::{Grid, Window};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
+use isobar_dist::communicator::agree;
 
+use isobar_dist::{PartBackend, Ranks};
+
+use super::rows::combined;
 use super::sources::{Number, expect_levels, measures, source};
 use super::workspace::{Piece, Workspace};
 use crate::galerkin::sources::bits;
@@ -45,6 +50,31 @@ impl Divisor {
 }
 
 argument! {
+    /// `Rows` of measures.cu.
+    struct Measured {
+        first: i32,
+        count: i32,
+    }
+}
+
+argument! {
+    /// `Part` of finest.cu.
+    struct Part {
+        first: i32,
+        rows: i32,
+        stored: i32,
+        start: i32,
+        whole: i32,
+        periodic: i32,
+    }
+}
+
+/// Returns the row of a window that is the first of a period, 0 if that is none but the first row.
+fn seam(window: &Window) -> usize {
+    (0..window.rows()).find(|&row| window.there(row) == 0).unwrap_or(0)
+}
+
+argument! {
     /// `Matrix` of setup.cuh.
     pub(super) struct Operands {
         fields: Pointer,
@@ -52,7 +82,7 @@ argument! {
         extents: [i32; 3],
         present: u32,
         periodic: u32,
-        unused: u32,
+        seam: i32,
         by: [Divisor; 2],
     }
 }
@@ -89,7 +119,10 @@ pub struct Matrix {
     pub(super) number: Number,
     pub(super) workspace: Arc<Workspace>,
     measures: Arc<Measures>,
-    pub(crate) grid: Grid,
+    /// The cells: of a window, if several GPUs make the matrix.
+    pub(super) grid: Grid,
+    /// The rows of this GPU and those around them; nothing if it has all rows.
+    pub(super) window: Option<Arc<Window>>,
     /// The offsets that are stored.
     pub(crate) present: [bool; UPPER],
     /// Whether a coupling is much weaker than the next one in its direction; known on the finest level only.
@@ -97,6 +130,13 @@ pub struct Matrix {
     /// The result of `mean_couplings` of measures.cu; on the finest level only.
     means: Option<Means>,
     fields: Piece,
+}
+
+impl Operands {
+    /// Returns the address of the first field.
+    pub(super) fn fields(&self) -> Pointer {
+        self.fields
+    }
 }
 
 fn count(present: &[bool; UPPER]) -> usize {
@@ -118,12 +158,18 @@ argument! {
 }
 
 impl Planes {
-    /// Returns the planes of a subdomain's rows from the first of `layout`, with `before` more before and `after` more behind: periodically, or as
-    /// far as they exist among `count`.
-    pub(super) fn new(layout: &Layout, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
-        let [first, rows, before, after] = [layout.first_row(), rows, before, after].map(|n| n as i32);
+    /// Returns the planes of a subdomain's rows from the first of `layout`, or in a window from `own`, with `before` more before and `after` more behind:
+    /// periodically, or as far as they exist among `count`.
+    pub(super) fn new(
+        (layout, own): (&Layout, Option<usize>),
+        rows: usize,
+        [before, after]: [usize; 2],
+        count: usize,
+    ) -> Self {
+        let first = own.unwrap_or_else(|| layout.first_row());
+        let [first, rows, before, after] = [first, rows, before, after].map(|n| n as i32);
         let [mut begin, mut end] = [first - before, first + rows + after];
-        if !layout.divides_ring() {
+        if own.is_some() || !layout.divides_ring() {
             (begin, end) = (begin.max(0), end.min(count as i32));
         }
         Self { first, begin, end }
@@ -160,43 +206,78 @@ pub(super) fn store<T: Real>(
 }
 
 impl Matrix {
-    /// Computes the matrix of an operator from its coefficients, and allocates the memory for everything computed from it.
+    /// Computes the matrix of an operator on a grid from its coefficients, and allocates the memory for everything computed from it: of several
+    /// ranks' operators a window each, or the whole matrix, if they have too few rows.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for more than 2³¹ cells.
     pub(crate) fn of<T: Real>(operator: &Passes<T>, grid: Grid) -> Result<Self> {
         refuse_while_recording("making levels of multigrid")?;
-        let shape = grid.shape;
-        if shape.cells() > MOST_CELLS {
-            return Err(Error::Unsupported(format!(
-                "multigrid for diffusion on {shape} cells: at most 2³¹ cells are supported per GPU"
-            )));
-        }
         if T::PRECISION == Precision::F32 {
-            let mut single = Self::filled(operator, grid, Number::Single)?;
+            let mut single = Self::made(operator, grid, Number::Single)?;
             if single.look()? {
                 expect_levels::<T>(operator.cuda(), Number::Single, &grid, single.has_contrast);
                 return Ok(single);
             }
         }
-        let mut double = Self::filled(operator, grid, Number::Double)?;
+        let mut double = Self::made(operator, grid, Number::Double)?;
         double.look()?;
         expect_levels::<T>(operator.cuda(), Number::Double, &grid, double.has_contrast);
         Ok(double)
     }
 
     /// Computes the matrix in the given number type.
-    fn filled<T: Real>(operator: &Passes<T>, grid: Grid, number: Number) -> Result<Self> {
-        let (cuda, shape, present) = (operator.cuda(), grid.shape, grid.seven_points());
+    fn made<T: Real>(operator: &Passes<T>, whole: Grid, number: Number) -> Result<Self> {
+        let (cuda, layout, [_, is_periodic, _]) = (operator.cuda(), operator.layout(), whole.periodic);
+        let ranks = cuda.ranks().filter(|_| layout.is_part());
+        let slabs = ranks.map(|ranks| ranks.pairs_of_rows(whole.shape)).transpose()?;
+        let ranks = ranks.zip(slabs.as_ref().map(|slabs| slabs.starts()));
+        let window = ranks.and_then(|(ranks, starts)| Window::new(starts.to_vec(), ranks.rank(), is_periodic));
+        // The rows of the matrix, those of its workspace, and which of the former is the operator's first.
+        let rows = layout.shape().ny;
+        let (made, room, first) = match (&window, ranks) {
+            (Some(window), _) => (window.rows(), window.rows(), window.own().start),
+            (None, Some(_)) => (rows, whole.shape.ny, 0),
+            (None, None) => (rows, rows, 0),
+        };
+        let of_rows = |ny: usize| Shape { ny, ..whole.shape };
+        let shape = of_rows(room);
+        if shape.cells() > MOST_CELLS {
+            return Err(Error::Unsupported(format!(
+                "multigrid for diffusion on {shape} cells: at most 2³¹ cells are supported per GPU"
+            )));
+        }
+        let [x, _, z] = whole.periodic;
+        let grid = Grid { shape: of_rows(made), periodic: [x, is_periodic && ranks.is_none(), z] };
+        let part = Part {
+            first: first as i32,
+            rows: rows as i32,
+            stored: (rows + layout.halo()[1]) as i32,
+            start: layout.first_row() as i32,
+            whole: whole.shape.ny as i32,
+            periodic: i32::from(is_periodic),
+        };
+        let make = || Self::filled(operator, grid, part, number, shape.cells());
+        let Some((ranks, starts)) = ranks else { return make() };
+        let this = agree(&**ranks.world(), make())?;
+        match window {
+            Some(window) => this.renewed(ranks, window, first),
+            None => this.collected(ranks, starts, first, is_periodic),
+        }
+    }
+
+    /// Computes the rows of an operator, in a workspace for levels of some cells.
+    fn filled<T: Real>(operator: &Passes<T>, grid: Grid, part: Part, number: Number, cells: usize) -> Result<Self> {
+        let (cuda, present) = (operator.cuda(), grid.seven_points());
         // The matrix, then either the search for aggregates, or weights and the first product.
         let vectors = (count(&present) + 1) as f64 + if number == Number::Single { 9.7 } else { 5.6 };
-        let bytes = (number.bytes() as f64 * vectors * shape.cells() as f64) as usize + (64 << 10);
+        let bytes = (number.bytes() as f64 * vectors * cells as f64) as usize + (64 << 10);
         let workspace = Workspace::new(cuda.context(), bytes)?;
         let measures = Arc::new(Measures::new(cuda)?);
         let this = Self::new(cuda, number, workspace, measures, grid, present)?;
         let module = cuda.module(source::<T>(number));
-        let arguments = Arguments::new().with(*operator.operands()).with(operator.kind().form()).with(this.operands());
-        in_tiles(cuda, module.kernel("couplings_of_cells")?, shape, arguments)?;
+        let arguments = Arguments::new().with(*operator.operands()).with(operator.kind().form()).with(part);
+        in_tiles(cuda, module.kernel("couplings_of_cells")?, grid.shape, arguments.with(this.operands()))?;
         Ok(this)
     }
 
@@ -215,6 +296,7 @@ impl Matrix {
             workspace,
             measures,
             grid,
+            window: None,
             present,
             has_contrast: false,
             means: None,
@@ -231,6 +313,31 @@ impl Matrix {
         self.grid.shape.cells()
     }
 
+    /// Returns the number of cells in a row.
+    pub(super) fn columns(&self) -> usize {
+        self.grid.shape.nx * self.grid.shape.nz
+    }
+
+    /// Returns the rows of this GPU.
+    pub(super) fn own_rows(&self) -> Range<usize> {
+        self.window.as_ref().map_or(0..self.grid.shape.ny, |window| window.own())
+    }
+
+    /// Returns the number of fields: couplings in each stored direction, and row sums.
+    pub(super) fn fields(&self) -> usize {
+        count(&self.present) + 1
+    }
+
+    /// Returns the whole grid.
+    pub(crate) fn whole_grid(&self) -> Grid {
+        self.window.as_ref().map_or(self.grid, |window| window.whole_grid(self.grid))
+    }
+
+    /// Returns the ranks that make this matrix together, and its window.
+    pub(super) fn divided(&self) -> Option<(&Arc<Ranks>, &Arc<Window>)> {
+        self.cuda.ranks().zip(self.window.as_ref())
+    }
+
     pub(super) fn operands(&self) -> Operands {
         let [nx, ny, _] = self.grid.extents();
         Operands {
@@ -239,7 +346,7 @@ impl Matrix {
             extents: self.grid.extents().map(|n| n as i32),
             present: bits(self.present),
             periodic: bits(self.grid.periodic),
-            unused: 0,
+            seam: self.window.as_ref().map_or(0, |window| seam(window)) as i32,
             by: [nx, ny].map(Divisor::new),
         }
     }
@@ -259,27 +366,30 @@ impl Matrix {
     /// Copies couplings, then row sums, to vectors of a layout with some rows and the halo row before them.
     pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
         let (shape, [before, _]) = (self.grid.shape, layout.halo());
-        let planes = Planes::new(layout, layout.shape().ny, [before, 0], shape.ny);
+        let own = self.window.as_ref().map(|window| window.own().start);
+        let planes = Planes::new((layout, own), layout.shape().ny, [before, 0], shape.ny);
         store::<T>(&self.cuda, (self.number, self.fields.start()), (shape, planes), layout.pitch(), to)
     }
 
-    /// Returns the first results of a kernel that reads all cells.
+    /// Returns the first results of a kernel that reads all cells: sums, as many as there are [`Means`], and the largest of others.
     fn measure<const N: usize>(&self, name: &'static str) -> Result<[f64; N]> {
         let buffer = &self.measures.buffer;
         let kernel = self.cuda.module(measures(self.number)).kernel(name)?;
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
         let (partial, counter) = (at(Measures::RESULTS + 2), at(Measures::RESULTS));
-        let arguments = Arguments::new().with(self.operands()).with(partial).with(counter).with(at(0));
+        let own = self.own_rows();
+        let own = Measured { first: own.start as i32, count: own.len() as i32 };
+        let arguments = Arguments::new().with(self.operands()).with(own).with(partial).with(counter).with(at(0));
         self.launch_loop(kernel, self.cells(), 1, arguments)?;
         let mut results = [0.0; N];
         buffer.read(&mut results)?;
-        Ok(results)
+        self.divided().map_or(Ok(results), |(ranks, _)| combined(ranks, results, Measures::SUMS))
     }
 
     pub(super) fn strong_axes(&self, halves_lines: bool) -> Result<Vec<Axis>> {
         let sums = self.means.map_or_else(|| self.measure("mean_couplings"), Ok)?;
-        Ok(strong(&self.grid, sums, halves_lines))
+        Ok(strong(&self.whole_grid(), sums, halves_lines))
     }
 
     /// Returns the address of the flag that products set if a cell may have collapsed.
@@ -337,7 +447,7 @@ mod tests {
                 let slab = Slab { first: slab[0], beyond: slab[1] };
                 let layout = slab.layout(Shape::new(3, rows, 2), is_ring).unwrap();
                 let [before, after] = layout.halo();
-                let planes = Planes::new(&layout, slab.rows(), [before, after], rows);
+                let planes = Planes::new((&layout, None), slab.rows(), [before, after], rows);
                 let mut found: Vec<(i32, usize)> =
                     (0..rows).flat_map(|plane| rows_of(plane, rows, planes).map(move |row| (row, plane))).collect();
                 found.sort_unstable();

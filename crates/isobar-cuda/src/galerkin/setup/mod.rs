@@ -1,8 +1,8 @@
 //! Setup of levels on the GPU: the kernels of [`isobar_core::stencil::galerkin`]. Numbers are computed in double precision, and stored in
 //! single precision if the levels are, and if couplings vary so little that this is accurate enough.
 //!
-//! * `matrix`: the matrix from a diffusion operator's coefficients, its strong directions, its levels,
-//! * `weights`: interpolation and product in one direction; `bodies`: strongly coupled aggregates; `inverse`: of the coarsest matrix,
+//! * `matrix`: the matrix from a diffusion operator's coefficients, its strong directions, its levels; `rows`: of several GPUs,
+//! * `weights`: interpolation and product in one direction; `bodies`: strongly coupled aggregates, `shared` by several GPUs; `inverse`: of the coarsest matrix,
 //! * `sources`: their kernels; `workspace`: the memory for all of these during setup, at most 9.6 vectors of the finest
 //!   level in double precision.
 //!
@@ -11,6 +11,8 @@
 mod bodies;
 mod inverse;
 mod matrix;
+mod rows;
+mod shared;
 mod sources;
 mod weights;
 mod workspace;
@@ -33,7 +35,7 @@ impl Setup for Cuda {
     type Bodies = Vec<Lists>;
 
     fn grid(&self, matrix: &Matrix) -> Grid {
-        matrix.grid
+        matrix.whole_grid()
     }
 
     fn strong_axes(&self, matrix: &Matrix, halves_lines: bool) -> Result<Vec<Axis>> {
@@ -45,7 +47,12 @@ impl Setup for Cuda {
         let mut all = Vec::with_capacity(axes.len());
         for &axis in axes {
             let weights = DirectionWeights::new(&matrix, axis)?;
-            matrix = weights.product(&matrix)?;
+            let (product, window, cuda) = (weights.product(&matrix)?, matrix.window.clone(), matrix.cuda.clone());
+            drop(matrix);
+            matrix = match cuda.ranks().zip(window) {
+                Some((ranks, finer)) => product.of_window(ranks, &finer, axis)?,
+                None => product,
+            };
             all.push(weights);
         }
         Ok((all, matrix))
@@ -55,11 +62,18 @@ impl Setup for Cuda {
         Ok(finest.has_contrast)
     }
 
-    /// Keeps this rank's part of the lists, on the host.
+    fn whole(&self, matrix: Matrix) -> Result<Matrix> {
+        match matrix.divided() {
+            Some((ranks, window)) => matrix.on_all(ranks, window),
+            None => Ok(matrix),
+        }
+    }
+
+    /// Keeps this rank's part of the lists of a whole matrix, on the host.
     fn bodies(&self, matrix: &Matrix) -> Result<Vec<Lists>> {
+        let all = bodies::find(matrix)?;
+        let Some(ranks) = self.ranks().filter(|_| matrix.window.is_none()) else { return Ok(all) };
         let whole = Layout::new(matrix.grid.shape)?;
-        let all = bodies::find(matrix, &whole)?;
-        let Some(ranks) = self.ranks() else { return Ok(all) };
         let rows = ranks.pairs_of_rows(matrix.grid.shape)?;
         all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(&whole, rows.starts(), ranks.rank()))).collect()
     }

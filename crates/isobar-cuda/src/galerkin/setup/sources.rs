@@ -7,6 +7,8 @@ use isobar_core::stencil::galerkin::couplings::{UPPER, along};
 use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
 use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT, SMALL_SHIFT};
 
+use isobar_dist::PartBackend;
+
 use crate::galerkin::sources::{self, bits};
 use crate::kernels::galerkin::setup as kernels;
 use crate::vector::c_name;
@@ -57,7 +59,7 @@ pub fn source<T: Real>(number: Number) -> Source {
 }
 
 /// Returns all other sources, with products for any matrix and for one with couplings in these directions.
-pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 7] {
+pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 8] {
     [
         measures(number),
         weights_source(number),
@@ -66,6 +68,7 @@ pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) 
         collapsed_source(number),
         bodies_source(number),
         inverse_source(number),
+        rows_source(number),
     ]
 }
 
@@ -104,6 +107,10 @@ pub(super) fn bodies_source(number: Number) -> Source {
         .define("DAMPING", literal(DAMPING))
 }
 
+pub(super) fn rows_source(number: Number) -> Source {
+    number.source("galerkin_rows", kernels::ROWS)
+}
+
 pub(super) fn inverse_source(number: Number) -> Source {
     number.source("galerkin_inverse", kernels::INVERSE)
 }
@@ -129,6 +136,7 @@ pub(super) fn product(number: Number, grid: &Grid, present: &[bool; UPPER], coar
 pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, has_contrast: bool) {
     const BODIES: &[&str] =
         &["keep_bodies", "begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells"];
+    const SHARED: &[&str] = &["begin_edges", "label_edges", "list_edges", "take_shared", "mark_shared", "sum_shared"];
     // The kernels that take longest to compile come first.
     let way = on_the_way(grid);
     if grid.seven_points() == way[0] {
@@ -153,6 +161,12 @@ pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, h
         &["prolong", "prolong_halved", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"],
     );
     cuda.expect(any_product(number), &PRODUCT);
+    if cuda.ranks().is_some() {
+        cuda.expect(rows_source(number), &["copy_rows"]);
+        if has_contrast {
+            cuda.expect(bodies_source(number), SHARED);
+        }
+    }
     cuda.expect(inverse_source(number), &["begin_inverse", "invert_block", "eliminate_block"]);
     cuda.expect(aggregate::source::<T>(), &["multiply_cells"]);
     if has_contrast {

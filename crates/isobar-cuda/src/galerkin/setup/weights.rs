@@ -5,6 +5,7 @@ use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::upper_offset;
 use isobar_core::stencil::galerkin::product::coarse_offsets;
 use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
+use isobar_core::stencil::galerkin::window::divisor;
 
 use super::matrix::{BLOCK, Divisor, Matrix, Planes, store};
 use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
@@ -41,6 +42,8 @@ pub struct DirectionWeights {
     coarse: Grid,
     /// The grid of odd cells, numbered like the coarse cells below them.
     pub(crate) odd: Grid,
+    /// The first own row of a window, numbered like these cells.
+    own: Option<usize>,
     number: Number,
     values: Piece,
 }
@@ -50,7 +53,8 @@ impl DirectionWeights {
         let [coarse, odd] = halves(&matrix.grid, axis);
         let (cells, number) = (odd.shape.cells(), matrix.number);
         let bytes = number.bytes() * cells;
-        let this = Self { axis, coarse, odd, number, values: matrix.workspace.take(2 * bytes)? };
+        let own = matrix.window.as_ref().map(|window| window.own().start / divisor(axis));
+        let this = Self { axis, coarse, odd, own, number, values: matrix.workspace.take(2 * bytes)? };
         let room = matrix.workspace.take(6 * bytes)?;
         let scratch = std::array::from_fn(|n| room.at(n * cells, number.bytes()));
         this.compute(matrix, scratch)?;
@@ -121,7 +125,7 @@ impl DirectionWeights {
             Axis::Y => (coarse, fine.shape().ny / 2),
             Axis::Z => (coarse, coarse.shape().ny),
         };
-        Planes::new(rows, count, rows.halo(), self.odd.shape.ny)
+        Planes::new((rows, self.own), count, rows.halo(), self.odd.shape.ny)
     }
 
     /// Returns the number of either weight, and how many of them lie before the subdomain's first row.

@@ -27,10 +27,16 @@ struct Search {
     unsigned int* cells;
     // The number of cells, plus OF_PASS times the number of the last pass that kept it, at first cells of aggregates that are kept.
     unsigned int* kept;
-    // The numbers of aggregates examined, kept, and kept before.
+    // The numbers of aggregates examined, kept, and kept before, and of cells in shared ones.
     Counts* counts;
     // The numbers of this pass, from 1, and of the last one that kept any aggregates, or 0.
     unsigned int pass, before;
+};
+
+// The own rows of a matrix that may have others too, whose couplings join nothing.
+struct OwnRows {
+    int first, end;
+    __device__ __forceinline__ bool has(int j) const { return j >= first && j < end; }
 };
 
 constexpr unsigned int OF_PASS = 1u << 16;
@@ -107,7 +113,7 @@ __device__ __forceinline__ unsigned int in_order(unsigned int folded) {
 // Classifies couplings. Gives one label to tiles that lie in one aggregate by the first threshold, cell by cell in each direction: most
 // tiles, if aggregates are large. In other tiles, one label to each run of cells along y. Couplings within these join nothing;
 // few others remain. A tile per block, a run per warp.
-KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double first_theta, double second_theta, double third_theta) {
+KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, double first_theta, double second_theta, double third_theta) {
     await_previous();
     // Cells of a tile in x, y and z, and numbers of the stored directions.
     constexpr int TILE[3] = {8, 32, 4}, STORED[3] = {0, 8, 2};
@@ -159,7 +165,7 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double first_the
             const double coupling = c[k], most = max(largest[k], other[k]);
             const int reached = (coupling >= first_theta * most) + (coupling >= second_theta * most) + (coupling >= third_theta * most);
             // Thresholds decrease.
-            if (coupling > 0 && reached > 0) classes[k] |= (4u - reached) << 2 * stored;
+            if (coupling > 0 && reached > 0 && rows.has(column.j)) classes[k] |= (4u - reached) << 2 * stored;
         }
         field += a.cells;
     }
@@ -200,7 +206,7 @@ KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s) {
     await_previous();
     constexpr unsigned int LOWER_BITS = 0x1555555u;
     const unsigned int cells = a.cells, step = 256 * gridDim.x, lane = threadIdx.x & 31;
-    if (own_number() < 3) s.counts[own_number()] = 0;
+    if (own_number() < 4) s.counts[own_number()] = 0;
     auto load = [&](unsigned int n) { return n < cells ? s.classes[n] : 0; };
     unsigned int later = load(own_number());
     for (unsigned int n = own_number(); n - lane < cells; n += step) {
@@ -231,10 +237,12 @@ KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s) {
     }
 }
 
-// Sets labels to the first cells, and counts the cells of each; counts above LARGEST are not exact.
-KERNEL(count_cells, __launch_bounds__(256))(long long cells, Search s) {
+// Sets labels to the first cells, and counts the own cells of each; counts above LARGEST are not exact.
+KERNEL(count_cells, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows) {
     await_previous();
-    const unsigned int lane = threadIdx.x & 31;
+    const unsigned int lane = threadIdx.x & 31, cells = a.cells;
+    const bool has_all = rows.first == 0 && rows.end == a.ny;
+    auto is_own = [&](unsigned int n) { return n < cells && (has_all || rows.has(unfolded(n - a.ny * quotient(n, a.by_ny), a.ny))); };
     // An aggregate known to have more than LARGEST cells.
     unsigned int large = NONE;
     auto add = [&](unsigned int first, unsigned int count) {
@@ -261,10 +269,13 @@ KERNEL(count_cells, __launch_bounds__(256))(long long cells, Search s) {
             // Only this thread may change its label now, because other threads might not set it to the final cell.
             if (first[m] != label[m]) s.label[n] = first[m];
             // Most warps lie in one aggregate.
-            const unsigned int leader = __shfl_sync(ALL_LANES, first[m], 0);
-            if (__all_sync(ALL_LANES, first[m] == leader)) {
-                if (lane == 0 && n < cells) add(leader, 32);
-            } else if (n < cells) {
+            const bool counts = is_own(n);
+            const unsigned int own = __ballot_sync(ALL_LANES, counts);
+            if (own == 0) continue;
+            const unsigned int leader = __shfl_sync(ALL_LANES, first[m], __ffs(own) - 1);
+            if (__all_sync(ALL_LANES, first[m] == leader || !counts)) {
+                if (lane == 0) add(leader, __popc(own));
+            } else if (counts) {
                 add(first[m], 1);
             }
         }
@@ -341,9 +352,9 @@ struct Lists {
     double* factors;
 };
 
-// The position of a cell in a vector with this pitch.
-__device__ __forceinline__ unsigned int vector_place(const Matrix& a, int pitch, const Cell& at) {
-    return (at.i >> 1) + pitch * (at.k + (unsigned int)a.nz * (((at.i + at.j) & 1) + 2u * at.j));
+// The position of a cell in a vector with this pitch, of rows from `first_row` on, an even number.
+__device__ __forceinline__ unsigned int vector_place(const Matrix& a, int first_row, int pitch, const Cell& at) {
+    return (at.i >> 1) + pitch * (at.k + (unsigned int)a.nz * (((at.i + at.j) & 1) + 2u * (at.j - first_row)));
 }
 
 // Aggregates of at most this many cells are processed by a warp, larger ones by a block.
@@ -370,7 +381,7 @@ template <int THREADS> __device__ __forceinline__ double sum_of_all(double own, 
 // Keeps an aggregate, with its cells sorted, if a correction pays. For a warp or a block; `listed` has space for SMALL or LARGEST cells,
 // a multiple of four.
 template <int THREADS>
-__device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const Lists& to, int pitch, unsigned int body,
+__device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const Lists& to, int first_row, int pitch, unsigned int body,
                                          uint4* listed, unsigned int* ordered, double* scratch) {
     const unsigned int own = threadIdx.x % THREADS, begin = s.starts[body], size = s.starts[body + 1] - begin;
     unsigned int* all = reinterpret_cast<unsigned int*>(listed);
@@ -427,13 +438,13 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
         }
         wait_for_all<THREADS>();
         for (unsigned int n = own; n < size; n += THREADS)
-            to.cells[*base + n] = vector_place(a, pitch, cell_at(a, ordered[n]));
+            to.cells[*base + n] = vector_place(a, first_row, pitch, cell_at(a, ordered[n]));
     }
     wait_for_all<THREADS>();
 }
 
 // Keeps the aggregates for which a correction pays: small ones by a warp, then large ones by a block.
-KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int pitch) {
+KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int first_row, int pitch) {
     await_previous();
     __shared__ uint4 listed[LARGEST / 4];
     __shared__ unsigned int ordered[LARGEST], large[256], count;
@@ -441,7 +452,7 @@ KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int
     const unsigned int bodies = *s.counts >> 32, warp = threadIdx.x >> 5;
     for (unsigned int body = own_number() >> 5; body < bodies; body += gridDim.x * 8) {
         if (s.starts[body + 1] - s.starts[body] <= SMALL)
-            keep_one<32>(a, s, to, pitch, body, listed + SMALL / 4 * warp, ordered + SMALL * warp, scratch);
+            keep_one<32>(a, s, to, first_row, pitch, body, listed + SMALL / 4 * warp, ordered + SMALL * warp, scratch);
     }
     for (unsigned int base = blockIdx.x; base < bodies; base += gridDim.x * 256) {
         // Adjacent aggregates go to different blocks.
@@ -451,6 +462,106 @@ KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int
         __syncthreads();
         if (body < bodies && s.starts[body + 1] - s.starts[body] > SMALL) large[atomicAdd(&count, 1u)] = body;
         __syncthreads();
-        for (unsigned int n = 0; n < count; n++) keep_one<256>(a, s, to, pitch, large[n], listed, ordered, scratch);
+        for (unsigned int n = 0; n < count; n++) keep_one<256>(a, s, to, first_row, pitch, large[n], listed, ordered, scratch);
+    }
+}
+
+// Aggregates with cells of several ranks. Cells of a rank's first and last rows, numbered from `base` on, label their aggregates by the lowest
+// such number. One thread per cell of a row, or of a list.
+struct Edges {
+    // For first cells: the label.
+    unsigned int* lowest;
+    // The columns from which on the first row, the last one and the one after it have a label, in any order, with the label: NONE in the row after where that
+    // is joined to none of the rank's cells. `columns` places and a count for each row.
+    uint2* runs;
+    unsigned int* counts;
+    unsigned int columns, base;
+};
+
+// Marks the place of a first cell whose aggregate is shared; below it is the number of the aggregate.
+constexpr unsigned int SHARED = 1u << 31;
+
+__device__ __forceinline__ unsigned int edge_cell(const Matrix& a, const OwnRows& rows, int which, unsigned int column) {
+    const int j = which == 0 ? rows.first : which == 1 ? rows.end - 1 : rows.end;
+    return folded(j, a.ny) + (unsigned int)a.ny * column;
+}
+
+KERNEL(begin_edges, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, Edges e) {
+    await_previous();
+    if (own_number() >= e.columns) return;
+    for (int which = 0; which < (rows.end < a.ny ? 3 : 2); which++) e.lowest[s.label[edge_cell(a, rows, which, own_number())]] = NONE;
+}
+
+KERNEL(label_edges, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, Edges e) {
+    await_previous();
+    if (own_number() >= e.columns) return;
+    for (int which = 0; which < 2; which++) {
+        unsigned int* lowest = e.lowest + s.label[edge_cell(a, rows, which, own_number())];
+        const unsigned int label = e.base + which * e.columns + own_number();
+        if (__ldcg(lowest) > label) atomicMin(lowest, label);
+    }
+}
+
+KERNEL(list_edges, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, Edges e) {
+    await_previous();
+    const unsigned int column = own_number();
+    if (column >= e.columns) return;
+    for (int which = 0; which < (rows.end < a.ny ? 3 : 2); which++) {
+        auto label = [&](unsigned int column) { return e.lowest[s.label[edge_cell(a, rows, which, column)]]; };
+        const unsigned int own = label(column);
+        if (column == 0 || label(column - 1) != own) e.runs[which * e.columns + atomicAdd(e.counts + which, 1u)] = make_uint2(column, own);
+    }
+}
+
+// The first cell of the aggregate with a label of this rank.
+__device__ __forceinline__ unsigned int first_of(const Matrix& a, const Search& s, const OwnRows& rows, const Edges& e, unsigned int label) {
+    const unsigned int edge = label - e.base;
+    return s.label[edge_cell(a, rows, edge >= e.columns, edge >= e.columns ? edge - e.columns : edge)];
+}
+
+// Replaces labels by the numbers of own cells of their aggregates, which are then no aggregates of this rank alone.
+KERNEL(take_shared, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, Edges e, unsigned int* labels, unsigned int count) {
+    await_previous();
+    if (own_number() >= count) return;
+    unsigned int* place = s.place + first_of(a, s, rows, e, labels[own_number()]);
+    labels[own_number()] = *place;
+    *place = 0;
+}
+
+// Writes numbers of shared aggregates to the places of their first cells.
+KERNEL(mark_shared, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, Edges e, const uint2* marks, unsigned int count) {
+    await_previous();
+    if (own_number() >= count) return;
+    const uint2 mark = marks[own_number()];
+    s.place[first_of(a, s, rows, e, mark.x)] = SHARED | mark.y;
+}
+
+// A cell of a shared aggregate, and its contributions.
+struct Shared {
+    unsigned int number, cell;
+    double leaving, absolute, diagonal;
+};
+
+// Adds up the contributions of own cells of shared aggregates, in any order, and lists them in `found`. `beside` has the places of the cells of the row before the
+// rank's own rows and of the one after: numbers of their aggregates. Threads loop.
+KERNEL(sum_shared, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, unsigned int columns, const unsigned int* beside, int pitch, Shared* found) {
+    await_previous();
+    for (unsigned int n = own_number(); n < a.cells; n += 256 * gridDim.x) {
+        const unsigned int number = s.place[s.label[n]];
+        if (!(number & SHARED)) continue;
+        const Cell at = cell_at(a, n);
+        if (!rows.has(at.j)) continue;
+        const double sum = sums(a)[n];
+        Shared own = {number & ~SHARED, vector_place(a, rows.first, pitch, at), sum, fabs(sum), sum};
+        for_each_coupling(a, at, [&](int, int, int, double c, const Cell& to) {
+            own.diagonal += c;
+            const unsigned int column = to.i + (unsigned int)a.nx * to.k;
+            const unsigned int other = rows.has(to.j) ? s.place[s.label[place(a, to)]] : beside[(to.j < rows.first ? 0 : columns) + column];
+            if (c != 0 && other != number) {
+                own.leaving += c;
+                own.absolute += fabs(c);
+            }
+        });
+        found[atomicAdd(s.counts + 3, Counts(1))] = own;
     }
 }

@@ -29,11 +29,17 @@ __device__ __forceinline__ long long checkerboard(int pitch, int nz, int i, int 
 
 __device__ __forceinline__ Number harmonic(Number a, Number b) { return a > 0 && b > 0 ? a * (b / (a + b)) : Number(0); }
 
-// The matrix of a diffusion operator.
-KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix a) {
+// The rows of an operator in a matrix: row `first` of the matrix is the operator's row 0, of `rows`, and row `start` of `whole` rows of the grid, which may be
+// periodic. With a halo row behind the operator has `stored` rows.
+struct Part {
+    int first, rows, stored, start, whole, periodic;
+};
+
+// The matrix of a diffusion operator; other rows stay undefined.
+KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Part part, Matrix a) {
     await_previous();
     __shared__ Number tile[4][TILE][TILE + 1];
-    const int extents[3] = {a.nx, a.ny, a.nz};
+    const int extents[3] = {a.nx, part.whole, a.nz};
     double ratios[3];
     In fields[3];
 #pragma unroll
@@ -50,14 +56,15 @@ KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix
             T own[AHEAD][3], next[AHEAD][3], shift[AHEAD];
 #pragma unroll
             for (int m = 0; m < AHEAD; m++) {
-                at[m] = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + start + ROWS * m, a.ny - 1), a.ny), k};
+                const int row = unfolded(min(first_j + start + ROWS * m, a.ny - 1), a.ny) - part.first;
+                at[m] = {min(first_i + int(threadIdx.x), a.nx - 1), min(max(row, 0), part.rows - 1), k};
                 const long long own_place = checkerboard(op.pitch, op.nz, at[m].i, at[m].j, k);
                 shift[m] = form.shift ? op.shift[own_place] : T(0);
 #pragma unroll
                 for (int d = 0; d < 3; d++) {
                     Cell to = at[m];
                     int& number = d == X ? to.i : d == Y ? to.j : to.k;
-                    number = number + 1 < extents[d] ? number + 1 : 0;
+                    number = number + 1 < (d == Y ? part.stored : extents[d]) ? number + 1 : 0;
                     own[m][d] = fields[d][own_place];
                     next[m][d] = fields[d][checkerboard(op.pitch, op.nz, to.i, to.j, to.k)];
                 }
@@ -68,9 +75,9 @@ KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix
                 double sum = shift[m];
 #pragma unroll
                 for (int d = 0; d < 3; d++) {
-                    const int number = d == X ? at[m].i : d == Y ? at[m].j : at[m].k;
+                    const int number = d == X ? at[m].i : d == Y ? part.start + at[m].j : at[m].k;
                     const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
-                    const bool is_last = number + 1 == extents[d], exists = extents[d] > 1 && (!is_last || a.periodic >> d & 1);
+                    const bool is_last = number + 1 == extents[d], exists = extents[d] > 1 && (!is_last || (d == Y ? part.periodic : int(a.periodic >> d & 1)));
                     const Number half = ratios[d] * double(own[m][d]), other = ratios[d] * double(next[m][d]);
                     if (lower && number == 0) sum += half;
                     if (upper && is_last) sum += half;
@@ -83,7 +90,7 @@ KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix
         __syncthreads();
         for (int row = threadIdx.y; row < TILE; row += ROWS) {
             const int i = first_i + row, m = first_j + threadIdx.x;
-            if (i >= a.nx || m >= a.ny) continue;
+            if (i >= a.nx || m >= a.ny || (unsigned int)(unfolded(m, a.ny) - part.first) >= (unsigned int)part.rows) continue;
             Number* to = a.fields + (m + (unsigned int)a.ny * (i + (unsigned int)a.nx * k));
             // Stored directions are numbered x, z, y.
 #pragma unroll

@@ -3,15 +3,23 @@
 #include "galerkin/setup/setup.cuh"
 #include "reduce.cuh"
 
+// The rows that are measured.
+struct Rows {
+    int first, count;
+    __device__ __forceinline__ bool has(int j) const { return (unsigned int)(j - first) < (unsigned int)count; }
+};
+
 // For each direction: the sum of the positive coupling sums of each cell to the plane above, and the number of such
 // cells.
-KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsigned int* counter, double* result) {
+KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, Rows own_rows, double* partial, unsigned int* counter, double* result) {
     await_previous();
     __shared__ double scratch[8 * 6];
     double total[6] = {0, 0, 0, 0, 0, 0};
     for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < a.cells; n += gridDim.x * 256) {
         double up[3] = {0, 0, 0};
-        for_each_coupling(a, cell_at(a, n), [&](int dx, int dy, int dz, double c, const Cell&) {
+        const Cell at = cell_at(a, n);
+        if (!own_rows.has(at.j)) continue;
+        for_each_coupling(a, at, [&](int dx, int dy, int dz, double c, const Cell&) {
             if (dx == 1) up[X] += c;
             if (dy == 1) up[Y] += c;
             if (dz == 1) up[Z] += c;
@@ -29,7 +37,7 @@ KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsign
 // For a matrix with three stored directions: the result of `mean_couplings`; then, initially zero: result[6] becomes 1 if anywhere a coupling
 // is much weaker than the next in its direction; the largest coupling; and the largest inverse coupling, infinite if adjacent
 // cells are not coupled. A warp processes one row of planes at a time.
-KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, double* partial, unsigned int* counter, double* result) {
+KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, Rows own_rows, double* partial, unsigned int* counter, double* result) {
     await_previous();
     constexpr int AHEAD = 2;
     __shared__ double scratch[8 * 6];
@@ -66,7 +74,9 @@ KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, double* partial, unsign
             }
 #pragma unroll
             for (int m = 0; m < AHEAD; m++) {
-                if (start + 32 * m >= a.ny) break;
+                const int n = start + 32 * m;
+                if (n >= a.ny) break;
+                if (!own_rows.has(unfolded(n, a.ny))) continue;
 #pragma unroll
                 for (int d = 0; d < 3; d++) {
                     const Number c = own[m][d], other = next[m][d];

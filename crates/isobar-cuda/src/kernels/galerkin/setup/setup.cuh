@@ -30,7 +30,9 @@ struct Matrix {
     long long cells;
     int nx, ny, nz;
     // Bits of the stored directions with couplings, and of the periodic directions.
-    unsigned int present, periodic, unused;
+    unsigned int present, periodic;
+    // The row that is the first of a period; 0 unless the matrix has only some rows of a grid, in which it continues before that row.
+    int seam;
     Divisor by_nx, by_ny;
 };
 

@@ -56,10 +56,13 @@ template <int AXIS> __device__ __forceinline__ bool in_line(int dx, int dy, int 
     return dy == 0 && (AXIS == Z ? dx != 0 && dz == 0 : dx == 0 && dz != 0);
 }
 
+// Whether a step in y from row j is one across the period.
+__device__ __forceinline__ bool crosses(const Matrix& a, int j, int dy) { return dy != 0 && j + (dy > 0) == a.seam; }
+
 // Whether a step ends inside the grid; weights on the other side of a periodic direction are ignored.
-__device__ __forceinline__ bool stays(const Weights& w, const Cell& odd, int dx, int dy, int dz) {
+__device__ __forceinline__ bool stays(const Matrix& a, const Weights& w, const Cell& odd, int dx, int dy, int dz) {
     return (unsigned int)(odd.i + dx) < (unsigned int)w.nx && (unsigned int)(odd.j + dy) < (unsigned int)w.ny &&
-           (unsigned int)(odd.k + dz) < (unsigned int)w.nz;
+           (unsigned int)(odd.k + dz) < (unsigned int)w.nz && !crosses(a, odd.j, dy);
 }
 
 // Computes the first guess and the lines' matrices. One thread per column of STARTED cells.
@@ -84,7 +87,7 @@ template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const
             down[m] += c;
         } else if (d > 0) {
             up[m] += c;
-        } else if (stays(w, {odd.i, odd.j, odd.k + m}, dx, dy, dz)) {
+        } else if (stays(a, w, {odd.i, odd.j, odd.k + m}, dx, dy, dz)) {
             if (!in_line<AXIS>(dx, dy, dz)) across[m] += max(c, 0.0);
             else if (dx + dz > 0) next[m] = max(c, 0.0);
         }
@@ -174,7 +177,8 @@ template <int AXIS> __device__ __forceinline__ Line line_at(const Matrix& a, con
     for (int side = 0; side < 2; side++) {
         const int step = 2 * side - 1;
         const Cell next = {AXIS == Y ? odd.i + step : odd.i, AXIS == Y ? odd.j : odd.j + step, odd.k};
-        line.exists[side] = AXIS == Y ? (unsigned int)next.i < (unsigned int)w.nx : (unsigned int)next.j < (unsigned int)w.ny;
+        line.exists[side] = AXIS == Y ? (unsigned int)next.i < (unsigned int)w.nx
+                                      : (unsigned int)next.j < (unsigned int)w.ny && !crosses(a, odd.j, step);
         line.beside[side] = line.exists[side] ? place(w, next) : line.first;
         line.fine_beside[side] = line.exists[side] ? place(a, fine_cell<AXIS>(next)) : line.fine;
     }
