@@ -9,7 +9,7 @@ use isobar_core::stencil::galerkin::{Grid, Window};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 use isobar_dist::communicator::agree;
 
-use isobar_dist::{PartBackend, Ranks};
+use isobar_dist::{PartBackend, Ranks, Slabs};
 
 use super::rows::combined;
 use super::sources::{Number, expect_levels, measures, source};
@@ -231,7 +231,7 @@ impl Matrix {
         let (cuda, layout, [_, is_periodic, _]) = (operator.cuda(), operator.layout(), whole.periodic);
         let ranks = cuda.ranks().filter(|_| layout.is_part());
         let slabs = ranks.map(|ranks| ranks.pairs_of_rows(whole.shape)).transpose()?;
-        let ranks = ranks.zip(slabs.as_ref().map(|slabs| slabs.starts()));
+        let ranks = ranks.zip(slabs.as_ref().map(Slabs::starts));
         let window = ranks.and_then(|(ranks, starts)| Window::new(starts.to_vec(), ranks.rank(), is_periodic));
         // The rows of the matrix, those of its workspace, and which of the former is the operator's first.
         let rows = layout.shape().ny;
@@ -241,12 +241,6 @@ impl Matrix {
             (None, None) => (rows, rows, 0),
         };
         let of_rows = |ny: usize| Shape { ny, ..whole.shape };
-        let shape = of_rows(room);
-        if shape.cells() > MOST_CELLS {
-            return Err(Error::Unsupported(format!(
-                "multigrid for diffusion on {shape} cells: at most 2³¹ cells are supported per GPU"
-            )));
-        }
         let [x, _, z] = whole.periodic;
         let grid = Grid { shape: of_rows(made), periodic: [x, is_periodic && ranks.is_none(), z] };
         let part = Part {
@@ -257,7 +251,12 @@ impl Matrix {
             whole: whole.shape.ny as i32,
             periodic: i32::from(is_periodic),
         };
-        let make = || Self::filled(operator, grid, part, number, shape.cells());
+        let make = || match of_rows(room) {
+            shape if shape.cells() <= MOST_CELLS => Self::filled(operator, grid, part, number, shape.cells()),
+            shape => Err(Error::Unsupported(format!(
+                "multigrid for diffusion on {shape} cells: at most 2³¹ cells are supported per GPU"
+            ))),
+        };
         let Some((ranks, starts)) = ranks else { return make() };
         let this = agree(&**ranks.world(), make())?;
         match window {

@@ -26,6 +26,7 @@ pub use weights::DirectionWeights;
 use isobar_core::prelude::{Axis, Layout, Result};
 use isobar_core::stencil::galerkin::{Grid, Setup};
 use isobar_dist::PartBackend;
+use isobar_dist::communicator::agree;
 
 use crate::cuda::Cuda;
 
@@ -46,11 +47,20 @@ impl Setup for Cuda {
         let mut matrix = matrix;
         let mut all = Vec::with_capacity(axes.len());
         for &axis in axes {
-            let weights = DirectionWeights::new(&matrix, axis)?;
-            let (product, window, cuda) = (weights.product(&matrix)?, matrix.window.clone(), matrix.cuda.clone());
+            let make = || {
+                let weights = DirectionWeights::new(&matrix, axis)?;
+                Ok((weights.product(&matrix)?, weights))
+            };
+            let (mut made, cuda, window) = (make(), matrix.cuda.clone(), matrix.window.clone());
+            // Its memory is used again.
             drop(matrix);
-            matrix = match cuda.ranks().zip(window) {
-                Some((ranks, finer)) => product.of_window(ranks, &finer, axis)?,
+            let divided = cuda.ranks().zip(window.as_ref());
+            if let Some((ranks, _)) = divided {
+                made = agree(&**ranks.world(), made);
+            }
+            let (product, weights) = made?;
+            matrix = match divided {
+                Some((ranks, finer)) => product.of_window(ranks, finer, axis)?,
                 None => product,
             };
             all.push(weights);

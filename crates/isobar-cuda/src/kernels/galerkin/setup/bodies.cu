@@ -471,8 +471,8 @@ KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int
 struct Edges {
     // For first cells: the label.
     unsigned int* lowest;
-    // The columns from which on the first row, the last one and the one after it have a label, in any order, with the label: NONE in the row after where that
-    // is joined to none of the rank's cells. `columns` places and a count for each row.
+    // The columns from which on the first row, the last one and the one after it have a label, in any order, with the label: NONE where cells are closed, and in
+    // the row after where it is joined to none of the rank's cells. `columns` places and a count for each row.
     uint2* runs;
     unsigned int* counts;
     unsigned int columns, base;
@@ -507,7 +507,10 @@ KERNEL(list_edges, __launch_bounds__(256))(Matrix a, Search s, OwnRows rows, Edg
     const unsigned int column = own_number();
     if (column >= e.columns) return;
     for (int which = 0; which < (rows.end < a.ny ? 3 : 2); which++) {
-        auto label = [&](unsigned int column) { return e.lowest[s.label[edge_cell(a, rows, which, column)]]; };
+        auto label = [&](unsigned int column) {
+            const unsigned int cell = edge_cell(a, rows, which, column);
+            return s.largest[cell] > 0 ? e.lowest[s.label[cell]] : NONE;
+        };
         const unsigned int own = label(column);
         if (column == 0 || label(column - 1) != own) e.runs[which * e.columns + atomicAdd(e.counts + which, 1u)] = make_uint2(column, own);
     }
