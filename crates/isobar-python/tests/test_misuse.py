@@ -331,7 +331,7 @@ def test_helmholtz(arguments, words):
         ),
         ({"tx": np.ones((0, 5))}, "one cell or more"),
         ({"tx": np.ones((2, 2, 2, 2))}, "4 dimensions"),
-        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6)), "periodic": "x"}, r"ty has shape \(4, 6\); tx implies a grid of \(4, 5\) cells, so ty must have shape \(3, 5\)"),
+        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6)), "periodic": "x"}, r"ty has shape \(4, 6\); tx implies a grid of \(4, 5\) cells \(tx has a face for each cell in x, which is periodic\), so ty must have shape \(3, 5\)"),
         ({"tx": np.where(np.arange(20) == 9, -2.0, 1.0).reshape(4, 5), "periodic": "x"}, r"-2 between the cells .* = \(4, 1, 0\) and \(0, 1, 0\)"),
         ({"tx": np.ones((4, 5)), "periodic": "z"}, "periodic: 'z', but tx has 2 dimensions"),
         ({"tx": np.ones((4, 5)), "periodic": ["west"]}, "periodic: 'west'; use"),

@@ -29,6 +29,8 @@ pub(super) fn advice(
         || options.preconditioner == Preconditioner::Multigrid;
     let stronger = if options.method == Method::Jacobi {
         "use solver.method = \"auto\", which takes far fewer iterations"
+    } else if !is_symmetric && options.method == Method::Bicgstab && options.preconditioner != Preconditioner::Line {
+        "use the preconditioner \"line\" (solver.preconditioner.kind), which strong advection weakens least"
     } else if has_levels && !uses_multigrid {
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
     } else if options.method == Method::Modes {
@@ -164,6 +166,15 @@ mod tests {
         assert!(of(Stop::Diverged, 1.0, &single).contains("single precision"));
         let skew = advice(Stop::Stagnated, 1e-3, &NONE, &double_cycles, [true, false]).unwrap();
         assert!(skew.contains("bicgstab") && !skew.contains("\"cg\""), "{skew}");
+        let around = SolverOptions {
+            method: Method::Bicgstab,
+            preconditioner: Preconditioner::Multigrid,
+            ..double_cycles.clone()
+        };
+        let of_skew =
+            |options: &SolverOptions| advice(Stop::MaxIterations, 1.0, &NONE, options, [true, false]).unwrap();
+        assert!(of_skew(&around).contains("\"line\""));
+        assert!(of_skew(&SolverOptions { preconditioner: Preconditioner::Line, ..around }).contains("\"multigrid\""));
         let modes = SolverOptions { method: Method::Modes, ..single };
         assert!(of(Stop::Stagnated, 1e-6, &modes).contains("\"mixed\""));
     }

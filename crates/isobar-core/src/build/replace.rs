@@ -41,7 +41,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn replace_cycles(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
         self.decision.replaceable.is_cycles = false;
         let (from, to_modes) = (self.options.method.name(), self.stencil.check_modes().is_ok());
-        let asked = around_cycles(self.options.clone(), self.stencil.is_symmetric(), to_modes);
+        let asked =
+            around_cycles(self.options.clone(), self.stencil.is_symmetric(), to_modes, monitor.has_reduced(residual));
         let options = asked.resolved(&self.backend.choice(&self.stencil, &self.operator, &asked)?)?;
         let (at, method, preconditioner) = (monitor.iterations(), options.method.name(), options.preconditioner.name());
         let why = monitor.stop().map_or_else(|| "was slow".into(), |stop| format!("{stop}"));

@@ -104,8 +104,18 @@ pub(crate) fn with_multigrid(mut options: SolverOptions) -> SolverOptions {
     options
 }
 
-/// Returns these options for a Krylov method that is preconditioned by vertical modes, or by cycles of multigrid.
-pub(crate) fn around_cycles(mut options: SolverOptions, is_symmetric: bool, has_modes: bool) -> SolverOptions {
+/// Returns these options for a Krylov method that is preconditioned by vertical modes, or by cycles of multigrid; or by lines, if cycles have hardly
+/// reduced the residual of an unsymmetric matrix: with strong advection modes and cycles on coarse grids do not help.
+pub(crate) fn around_cycles(
+    mut options: SolverOptions,
+    is_symmetric: bool,
+    has_modes: bool,
+    has_reduced: bool,
+) -> SolverOptions {
+    if !is_symmetric && !has_reduced {
+        (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Line);
+        return in_double(options);
+    }
     if has_modes && options.precision == Precision::Mixed {
         // Cycles in single precision are not enough here, and modes around an iteration are in double.
         options = in_double(options);
@@ -205,6 +215,17 @@ mod tests {
             assert_eq!(next(Some(Stop::Converged), state), Next::Restart);
             assert_eq!(next(Some(Stop::MaxIterations), state), Next::End);
         }
+    }
+
+    #[test]
+    fn cycles_that_reduce_nothing_are_followed_by_lines() {
+        let of = |is_symmetric, has_reduced| {
+            let options = around_cycles(SolverOptions::default(), is_symmetric, true, has_reduced);
+            (options.method, options.preconditioner)
+        };
+        assert_eq!(of(false, false), (Method::Bicgstab, Preconditioner::Line));
+        assert_eq!(of(false, true), (Method::Bicgstab, Preconditioner::Modes));
+        assert_eq!([of(true, false), of(true, true)], [(Method::Cg, Preconditioner::Modes); 2]);
     }
 
     #[test]

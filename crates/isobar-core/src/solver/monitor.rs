@@ -402,6 +402,11 @@ impl<'o> Monitor<'o> {
         self.last().is_finite()
     }
 
+    /// Returns whether iterations have reduced the first residual to less than a tenth, if this is the last one.
+    pub(crate) fn has_reduced(&self, residual: f64) -> bool {
+        self.history.first().is_some_and(|&first| self.relative(residual) < 0.1 * first)
+    }
+
     /// Returns the last relative residual.
     pub(crate) fn last(&self) -> f64 {
         self.history.last().copied().unwrap_or(f64::NAN)

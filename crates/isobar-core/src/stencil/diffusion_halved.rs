@@ -175,8 +175,8 @@ impl Halving {
 
 fn no_cells() -> Error {
     Error::Unsupported(
-        "solver.multigrid.smoother: \"point-red-black\" needs coefficients of cells, and here transmissibilities are given; use \
-         \"line-red-black\""
+        "solver.multigrid.smoother: relaxation of points, \"point-red-black\" or \"point-line\", needs coefficients of cells, and here \
+         conductances of faces are given; use \"line-red-black\""
             .into(),
     )
 }

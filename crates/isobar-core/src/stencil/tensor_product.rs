@@ -195,6 +195,11 @@ impl TensorProduct {
                             "column ({i}, {j}) has no horizontal couplings, and a is 0: nothing fixes x there. Give a a positive number, or make \
                              the problem of faces, which takes a mask"
                         )
+                    } else if !self.is_symmetric() {
+                        format!(
+                            "the tridiagonal block of column ({i}, {j}) has pivot {pivot:.3e} in layer {k}, and must be positive: advection outweighs \
+                             diffusion between cells; reduce it (problem.advection), or make cells smaller"
+                        )
                     } else {
                         format!(
                             "the tridiagonal block of column ({i}, {j}) has pivot {pivot:.3e} in layer {k}; line relaxation needs positive \

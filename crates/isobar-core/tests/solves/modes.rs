@@ -200,6 +200,24 @@ fn modes_precondition_what_only_nearly_has_any() {
     }
 }
 
+/// Cycles, modes, and multigrid around them do not help where advection outweighs diffusion between cells; lines do.
+#[test]
+fn strong_advection_is_solved_for_by_default() {
+    for advection in [[20.0, 0.0, 0.0], [150.0, 0.0, 0.0], [50.0, 50.0, 0.0]] {
+        let grid = GridOptions { nx: 40, ny: 40, nz: 32, ..GridOptions::default() };
+        let stencil = Helmholtz { grid, advection, ..Helmholtz::default() }.stencil().unwrap();
+        let b = random_rhs(stencil.shape());
+        let options = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+        let (outcome, u) = solve(&stencil, &options, &b);
+        assert!(outcome.converged(), "{advection:?}: {outcome:?}");
+        let (method, preconditioner) = (Method::Bicgstab, Preconditioner::Line);
+        let (_, expected) = solve(&stencil, &SolverOptions { method, preconditioner, ..options }, &b);
+        assert!(distance(&u, &expected) <= 1e-5, "{advection:?}");
+    }
+    let refused = Helmholtz { advection: [3000.0, 0.0, 0.0], ..Helmholtz::default() }.stencil().unwrap_err();
+    assert!(refused.to_string().contains("reduce it (problem.advection)"), "{refused}");
+}
+
 #[test]
 fn what_has_no_modes_is_refused() {
     let new = |a: Vec<f64>, b: f64, c: f64, d: Vec<f64>| {

@@ -402,8 +402,9 @@ class Faces(Problem):
             wanted = [*shape]
             wanted[-axis] -= name[1] not in rings
             if list(handle.shape) != wanted:
+                rings_here = f" ({first} has a face for each cell in {first[1]}, which is periodic)" if first[1] in rings else ""
                 raise ValueError(
-                    f"{name} has shape {tuple(handle.shape)}; {first} implies a grid of {tuple(shape)} cells, so {name} must have shape {tuple(wanted)}"
+                    f"{name} has shape {tuple(handle.shape)}; {first} implies a grid of {tuple(shape)} cells{rings_here}, so {name} must have shape {tuple(wanted)}"
                 )
             if 0 not in wanted:
                 faces[axis - 1] = handle
