@@ -12,6 +12,7 @@ macro_rules! headers {
 pub const HEADERS: &[(&str, &str)] = headers![
     "diffusion.cuh",
     "galerkin/interpolation.cuh",
+    "galerkin/setup/bodies.cuh",
     "galerkin/setup/setup.cuh",
     "galerkin/twenty_seven.cuh",
     "intrinsics.cuh",
@@ -110,6 +111,8 @@ pub mod galerkin {
         pub const COLLAPSED: &str = include_str!("galerkin/setup/collapsed.cu");
         /// Search for strongly coupled aggregates.
         pub const BODIES: &str = include_str!("galerkin/setup/bodies.cu");
+        /// Strongly coupled aggregates with cells of several ranks.
+        pub const SHARED: &str = include_str!("galerkin/setup/shared.cu");
         /// Copies of rows between matrices of some rows.
         pub const ROWS: &str = include_str!("galerkin/setup/rows.cu");
         /// The inverse of the coarsest matrix.

@@ -72,7 +72,7 @@ impl Lists {
 }
 
 argument! {
-    /// `Search` of bodies.cu.
+    /// `Search` of bodies.cuh.
     pub(super) struct Search {
         largest: Pointer,
         classes: Pointer,

@@ -14,15 +14,15 @@ use isobar_dist::Ranks;
 use super::bodies::Search;
 use super::matrix::{BLOCK, Matrix};
 use super::rows::collected_numbers;
-use super::sources::bodies_source;
+use super::sources::shared_source;
 use crate::{Arguments, Buffer, Pointer, argument};
 
-/// Marks cells without an aggregate, and places that hold the number of a shared one, as in bodies.cu.
+/// Marks cells without an aggregate, and places that hold the number of a shared one, as in shared.cu.
 const NONE: u32 = u32::MAX;
 const SHARED: u32 = 1 << 31;
 
 argument! {
-    /// `OwnRows` of bodies.cu.
+    /// `OwnRows` of bodies.cuh.
     pub(super) struct OwnRows {
         first: i32,
         end: i32,
@@ -37,7 +37,7 @@ impl OwnRows {
 }
 
 argument! {
-    /// `Edges` of bodies.cu.
+    /// `Edges` of shared.cu.
     struct Edges {
         lowest: Pointer,
         runs: Pointer,
@@ -65,7 +65,7 @@ fn pairs_of(own: &Runs, beside: &Runs) -> Vec<[u32; 2]> {
     pairs
 }
 
-/// `Shared` of bodies.cu: a cell of a shared aggregate, and its contributions.
+/// `Shared` of shared.cu: a cell of a shared aggregate, and its contributions.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Found {
@@ -175,7 +175,7 @@ impl Sharing<'_> {
 
     /// Launches a kernel of as many threads as there are elements.
     fn launch(&self, name: &'static str, count: usize, arguments: Arguments) -> Result<()> {
-        let kernel = self.matrix.cuda.module(bodies_source(self.matrix.number)).kernel(name)?;
+        let kernel = self.matrix.cuda.module(shared_source(self.matrix.number)).kernel(name)?;
         if count > 0 { self.matrix.launch(kernel, count, BLOCK, arguments) } else { Ok(()) }
     }
 
@@ -246,7 +246,7 @@ impl Sharing<'_> {
         let mut found = vec![Found::default(); cells];
         let room = Buffer::new(context, size_of_val(&found[..]), "cells of aggregates")?;
         let arguments = self.arguments().with(edges.columns).with(beside.start()).with(self.pitch as i32);
-        let kernel = self.matrix.cuda.module(bodies_source(self.matrix.number)).kernel("sum_shared")?;
+        let kernel = self.matrix.cuda.module(shared_source(self.matrix.number)).kernel("sum_shared")?;
         self.matrix.launch_loop(kernel, self.matrix.cells(), 1, arguments.with(room.start()))?;
         room.read(&mut found)?;
         found.sort_unstable_by_key(|cell| (cell.number, cell.cell));

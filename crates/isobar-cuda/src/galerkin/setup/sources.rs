@@ -59,7 +59,7 @@ pub fn source<T: Real>(number: Number) -> Source {
 }
 
 /// Returns all other sources, with products for any matrix and for one with couplings in these directions.
-pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 8] {
+pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 9] {
     [
         measures(number),
         weights_source(number),
@@ -69,6 +69,7 @@ pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) 
         bodies_source(number),
         inverse_source(number),
         rows_source(number),
+        shared_source(number),
     ]
 }
 
@@ -109,6 +110,10 @@ pub(super) fn bodies_source(number: Number) -> Source {
 
 pub(super) fn rows_source(number: Number) -> Source {
     number.source("galerkin_rows", kernels::ROWS)
+}
+
+pub(super) fn shared_source(number: Number) -> Source {
+    number.source("galerkin_setup_shared", kernels::SHARED)
 }
 
 pub(super) fn inverse_source(number: Number) -> Source {
@@ -164,7 +169,7 @@ pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, h
     if cuda.ranks().is_some() {
         cuda.expect(rows_source(number), &["copy_rows"]);
         if has_contrast {
-            cuda.expect(bodies_source(number), SHARED);
+            cuda.expect(shared_source(number), SHARED);
         }
     }
     cuda.expect(inverse_source(number), &["begin_inverse", "invert_block", "eliminate_block"]);
