@@ -43,7 +43,8 @@ impl Device {
     pub fn predict_memory(&self, size: &MatrixSize, choice: &Choice, options: &SolverOptions) -> Result<Memory> {
         let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, &self.overhead());
         let Some(slabs) = self.slabs(size.shape)? else { return alone(size.shape) };
-        let (own, slabs_of_all) = (Shape { ny: slabs.largest(), ..size.shape }, slabs.clone());
+        let own = Shape { ny: slabs.largest(), ..size.shape };
+        let window = Window::new(slabs.starts().to_vec(), 0, size.is_periodic[1]);
         let part = alone(Shape { ny: own.ny + 2, ..own })?;
         // The first level that every rank holds completely, and all coarser ones.
         let coarser = |(slabs, shape): &(Slabs, Shape)| slabs.halved().zip(shape.halved());
@@ -61,7 +62,6 @@ impl Device {
             _ => 0.0,
         };
         // A part's levels are made of its rows and some around them, which GPUs send to all, or, if it has too few, of all rows.
-        let window = Window::new(slabs_of_all.starts().to_vec(), 0, size.is_periodic[1]);
         let rows = window.map_or(size.shape.ny, |window| 2 * MARGIN * (window.ranks() + 2));
         let in_setup = MatrixSize { shape: Shape { ny: rows, ..size.shape }, ..*size };
         let setup = shared_setup(&in_setup, choice, options, &self.overhead())?;

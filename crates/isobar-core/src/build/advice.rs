@@ -27,9 +27,14 @@ pub(super) fn advice(
     let krylov = if is_symmetric { "\"cg\"" } else { "\"bicgstab\"" };
     let uses_multigrid = matches!(options.method, Method::Multigrid | Method::Modes)
         || options.preconditioner == Preconditioner::Multigrid;
+    // Matrices that have levels have lines.
+    let lacks_lines = has_levels
+        && !is_symmetric
+        && options.method == Method::Bicgstab
+        && options.preconditioner != Preconditioner::Line;
     let stronger = if options.method == Method::Jacobi {
         "use solver.method = \"auto\", which takes far fewer iterations"
-    } else if !is_symmetric && options.method == Method::Bicgstab && options.preconditioner != Preconditioner::Line {
+    } else if lacks_lines {
         "use the preconditioner \"line\" (solver.preconditioner.kind), which strong advection weakens least"
     } else if has_levels && !uses_multigrid {
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
@@ -174,6 +179,8 @@ mod tests {
         let of_skew =
             |options: &SolverOptions| advice(Stop::MaxIterations, 1.0, &NONE, options, [true, false]).unwrap();
         assert!(of_skew(&around).contains("\"line\""));
+        let own = advice(Stop::MaxIterations, 1.0, &NONE, &around, [false; 2]).unwrap();
+        assert!(own.contains("use another preconditioner"), "a matrix may have no lines: {own}");
         assert!(of_skew(&SolverOptions { preconditioner: Preconditioner::Line, ..around }).contains("\"multigrid\""));
         let modes = SolverOptions { method: Method::Modes, ..single };
         assert!(of(Stop::Stagnated, 1e-6, &modes).contains("\"mixed\""));

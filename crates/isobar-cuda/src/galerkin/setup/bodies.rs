@@ -4,9 +4,9 @@ use isobar_core::prelude::{Layout, Result, Shape};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
-use super::matrix::{BLOCK, Matrix};
+use super::matrix::{BLOCK, Matrix, OwnRows};
 use super::rows::combined;
-use super::shared::{OwnRows, Sharing};
+use super::shared::Sharing;
 use super::sources::bodies_source;
 use crate::{Arguments, Buffer, Cuda, Pointer, argument};
 

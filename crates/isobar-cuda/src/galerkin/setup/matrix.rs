@@ -50,10 +50,10 @@ impl Divisor {
 }
 
 argument! {
-    /// `Rows` of measures.cu.
-    struct Measured {
+    /// `OwnRows` of setup.cuh.
+    pub(super) struct OwnRows {
         first: i32,
-        count: i32,
+        end: i32,
     }
 }
 
@@ -66,6 +66,13 @@ argument! {
         start: i32,
         whole: i32,
         periodic: i32,
+    }
+}
+
+impl OwnRows {
+    pub(super) fn of(matrix: &Matrix) -> Self {
+        let own = matrix.own_rows();
+        Self { first: own.start as i32, end: own.end as i32 }
     }
 }
 
@@ -377,9 +384,8 @@ impl Matrix {
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
         let (partial, counter) = (at(Measures::RESULTS + 2), at(Measures::RESULTS));
-        let own = self.own_rows();
-        let own = Measured { first: own.start as i32, count: own.len() as i32 };
-        let arguments = Arguments::new().with(self.operands()).with(own).with(partial).with(counter).with(at(0));
+        let arguments =
+            Arguments::new().with(self.operands()).with(OwnRows::of(self)).with(partial).with(counter).with(at(0));
         self.launch_loop(kernel, self.cells(), 1, arguments)?;
         let mut results = [0.0; N];
         buffer.read(&mut results)?;

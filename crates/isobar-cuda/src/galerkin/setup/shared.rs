@@ -12,7 +12,7 @@ use isobar_core::stencil::galerkin::{Bodies, Sums, Window, merged};
 use isobar_dist::Ranks;
 
 use super::bodies::Search;
-use super::matrix::{BLOCK, Matrix};
+use super::matrix::{BLOCK, Matrix, OwnRows};
 use super::rows::collected_numbers;
 use super::sources::shared_source;
 use crate::{Arguments, Buffer, Pointer, argument};
@@ -20,21 +20,6 @@ use crate::{Arguments, Buffer, Pointer, argument};
 /// Marks cells without an aggregate, and places that hold the number of a shared one, as in shared.cu.
 const NONE: u32 = u32::MAX;
 const SHARED: u32 = 1 << 31;
-
-argument! {
-    /// `OwnRows` of bodies.cuh.
-    pub(super) struct OwnRows {
-        first: i32,
-        end: i32,
-    }
-}
-
-impl OwnRows {
-    pub(super) fn of(matrix: &Matrix) -> Self {
-        let own = matrix.own_rows();
-        Self { first: own.start as i32, end: own.end as i32 }
-    }
-}
 
 argument! {
     /// `Edges` of shared.cu.

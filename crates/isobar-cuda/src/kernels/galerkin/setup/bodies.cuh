@@ -31,12 +31,6 @@ struct Search {
     unsigned int pass, before;
 };
 
-// The own rows of a matrix that may have others too, whose couplings join nothing.
-struct OwnRows {
-    int first, end;
-    __device__ __forceinline__ bool has(int j) const { return j >= first && j < end; }
-};
-
 // The position of a cell in a vector with this pitch, of rows from `first_row` on, an even number.
 __device__ __forceinline__ unsigned int vector_place(const Matrix& a, int first_row, int pitch, const Cell& at) {
     return (at.i >> 1) + pitch * (at.k + (unsigned int)a.nz * (((at.i + at.j) & 1) + 2u * (at.j - first_row)));

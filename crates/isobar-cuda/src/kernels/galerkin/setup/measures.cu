@@ -3,15 +3,9 @@
 #include "galerkin/setup/setup.cuh"
 #include "reduce.cuh"
 
-// The rows that are measured.
-struct Rows {
-    int first, count;
-    __device__ __forceinline__ bool has(int j) const { return (unsigned int)(j - first) < (unsigned int)count; }
-};
-
 // For each direction: the sum of the positive coupling sums of each cell to the plane above, and the number of such
 // cells.
-KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, Rows own_rows, double* partial, unsigned int* counter, double* result) {
+KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, OwnRows own_rows, double* partial, unsigned int* counter, double* result) {
     await_previous();
     __shared__ double scratch[8 * 6];
     double total[6] = {0, 0, 0, 0, 0, 0};
@@ -37,7 +31,7 @@ KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, Rows own_rows, double* 
 // For a matrix with three stored directions: the result of `mean_couplings`; then, initially zero: result[6] becomes 1 if anywhere a coupling
 // is much weaker than the next in its direction; the largest coupling; and the largest inverse coupling, infinite if adjacent
 // cells are not coupled. A warp processes one row of planes at a time.
-KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, Rows own_rows, double* partial, unsigned int* counter, double* result) {
+KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, OwnRows own_rows, double* partial, unsigned int* counter, double* result) {
     await_previous();
     constexpr int AHEAD = 2;
     __shared__ double scratch[8 * 6];

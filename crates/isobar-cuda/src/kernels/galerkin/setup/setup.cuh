@@ -36,6 +36,12 @@ struct Matrix {
     Divisor by_nx, by_ny;
 };
 
+// The rows of a matrix that are a GPU's own: it may have others too, beside these.
+struct OwnRows {
+    int first, end;
+    __device__ __forceinline__ bool has(int j) const { return j >= first && j < end; }
+};
+
 // The weights of odd cells, numbered like the coarse cells below them, in the order of a matrix's fields.
 struct Weights {
     Number* below;
