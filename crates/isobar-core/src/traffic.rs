@@ -112,6 +112,8 @@ traffic! {
     PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 17.0;
     /// The default, unfused update of the residual and its two inner products, without the preconditioner.
     UPDATE_RESIDUAL: "update_residual", "r −= αq;  ‖r‖²;  ρ = ⟨r, z⟩", 4.0, 1.0, 0.0, 6.0;
+    /// The update of the residual without a preconditioner, where ρ = ⟨r, r⟩.
+    REDUCE_RESIDUAL: "reduce_residual", "r −= αq;  ρ = ‖r‖²", 2.0, 1.0, 0.0, 4.0;
     /// See [`crate::operator::Diagonal::scale_residual`].
     SCALE_RESIDUAL: "scale_residual", "r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 11.0;
     /// See [`crate::operator::Triangular::relax_lower`].

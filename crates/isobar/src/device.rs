@@ -184,11 +184,6 @@ impl Device {
         (4 * cores).max(256)
     }
 
-    /// Returns whether grids on it are divided among several ranks or GPUs.
-    pub fn divides_grids(&self) -> bool {
-        self.ranks().is_some() || matches!(self, Self::Cards(_))
-    }
-
     /// Returns its ranks; nothing if it is alone.
     pub(crate) fn ranks(&self) -> Option<&Arc<Ranks>> {
         match self {

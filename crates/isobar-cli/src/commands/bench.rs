@@ -1,13 +1,11 @@
 //! `isobar bench`
 
-use isobar::internals::stepping::chooses_direct;
 use isobar::{Setup, Timed};
 
 use crate::args::BenchArgs;
 use crate::summary::entry;
 use crate::{Console, Result, Table, Time, device, files};
 use isobar_case::report::{KernelReport, Report};
-use isobar_case::{Matrix, Problem};
 
 /// Explains the column GB/s.
 const COUNTED: &str = "\
@@ -22,21 +20,13 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if let Some(scaling) = args.scaling {
         return super::scaling::run(args, scaling);
     }
-    let mut case = args.case.load()?;
+    let case = args.case.load()?;
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &case.inputs())?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     case.require_memory(&device)?;
     let assembled = device.enter(|| case.assemble())?;
-    if let (Problem::Heat(_), Matrix::Diffusion(matrix)) = (&case.problem, &assembled.matrix)
-        && case.solver.leaves_step_preconditioner()
-        && !chooses_direct(matrix, &case.solver)
-    {
-        case.solver = case.solver.for_iterated_steps(device.divides_grids());
-        let text = "the solve of a first step, with the preconditioner that `isobar solve` begins with if steps need more than a few iterations";
-        console.line(entry("note", text));
-    }
     // Measured before the solve, whose own setup would fill all caches.
     let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;
     let Setup { first, again, update } = setup;

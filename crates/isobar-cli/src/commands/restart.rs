@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use isobar::options::Preconditioner;
+use isobar::options::{Method, Preconditioner, SolverOptions};
 use isobar::{Moment, TimeStepper};
 use isobar_case::heat::HeatCase;
 use isobar_case::text::plural;
@@ -88,15 +88,10 @@ impl<'p> Restart<'p> {
             .ok_or_else(|| self.failure("it contains no state u; use a checkpoint that `isobar solve` wrote"))
     }
 
-    /// Returns the preconditioner of the run, if the case left it open.
-    pub(super) fn preconditioner(&self) -> Option<Preconditioner> {
-        // "mic" is read as "auto", because multigrid may replace it.
-        match self.fact("preconditioner") {
-            "none" => Some(Preconditioner::None),
-            "mic" => Some(Preconditioner::Auto),
-            "line" => Some(Preconditioner::Line),
-            "multigrid" => Some(Preconditioner::Multigrid),
-            _ => None,
+    /// Takes multigrid, if the run has come to that; all other runs begin as if nothing had been decided.
+    pub(super) fn take_preconditioner(&self, options: &mut SolverOptions) {
+        if self.fact("preconditioner") == Preconditioner::Multigrid.name() {
+            (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Multigrid);
         }
     }
 

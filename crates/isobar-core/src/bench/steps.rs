@@ -171,6 +171,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
                 backend.axpy_norm(Ratio::ZERO, q, f, second.of(scalars))?;
                 backend.dot(f, u, first.of(scalars))?;
             }
+            () if is(traffic::REDUCE_RESIDUAL) => backend.axpy_norm(Ratio::ZERO, q, f, first.of(scalars))?,
             () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
             () if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
             () if is(traffic::DOT) => backend.dot(f, q, first.of(scalars))?,

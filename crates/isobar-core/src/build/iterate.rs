@@ -109,7 +109,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 tries_box: self.decision.after_box.is_some(),
                 is_replaceable: self.decision.replaceable.is_points,
                 is_cycles: self.decision.replaceable.is_cycles,
-                is_simple: self.decision.replaceable.is_simple,
+                is_plain: self.decision.replaceable.is_plain,
                 deflates: self.decision.replaceable.deflates(&self.options) && ranks.now == 0,
                 is_single: self.options.has_single_multigrid() && ranks.now == 0,
                 keeps_best: self.best.is_some(),

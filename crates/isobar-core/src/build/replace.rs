@@ -31,7 +31,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             Replacement::OfBox => self.replace_box(monitor, residual).map(Some),
             Replacement::OfPoints => self.replace_points(monitor, residual).map(Some),
             Replacement::OfCycles => self.replace_cycles(monitor, residual),
-            Replacement::OfSimple => self.replace_simple(monitor, residual),
+            Replacement::OfPlain => self.replace_plain(monitor, residual),
             Replacement::Deflated => self.deflate(monitor, residual),
             Replacement::OfSingle => self.replace_single(monitor, residual).map(Some),
         }
@@ -54,15 +54,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Some(format!("{from} {why} by iteration {at}; continued with {method}, preconditioner {preconditioner}")))
     }
 
-    /// Continues with multigrid where a simple preconditioner of time steps was slow, if it can. Returns a note, if so.
-    fn replace_simple(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
-        self.decision.replaceable.is_simple = false;
+    /// Continues with multigrid where time steps without a preconditioner were slow, if it can. Returns a note, if so.
+    fn replace_plain(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.decision.replaceable.is_plain = false;
         let asked = with_multigrid(self.options.clone());
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
         let options = asked.resolved(&choice)?;
-        let (at, left, from) = (monitor.iterations(), (-monitor.pace()).exp(), self.options.preconditioner.name());
+        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         let note = format!(
-            "preconditioner {from} was slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"
+            "no preconditioner was slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"
         );
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
     }

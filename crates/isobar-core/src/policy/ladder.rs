@@ -30,8 +30,8 @@ pub(crate) enum Replacement {
     OfPoints,
     /// A Krylov method with cycles instead of these alone: [`around_cycles`].
     OfCycles,
-    /// Multigrid instead of the simple preconditioner of time steps: [`with_multigrid`].
-    OfSimple,
+    /// Multigrid instead of no preconditioner in time steps: [`with_multigrid`].
+    OfPlain,
     /// Multigrid deflated by large bodies: [`with_bodies`].
     Deflated,
     /// Double precision instead of multigrid in single precision: [`in_double`].
@@ -51,8 +51,8 @@ pub(crate) struct State {
     pub(crate) is_replaceable: bool,
     /// Whether other cycles were chosen automatically as the method.
     pub(crate) is_cycles: bool,
-    /// Whether multigrid may replace the simple preconditioner of time steps.
-    pub(crate) is_simple: bool,
+    /// Whether multigrid may follow time steps without a preconditioner.
+    pub(crate) is_plain: bool,
     /// Whether multigrid may be deflated by large bodies.
     pub(crate) deflates: bool,
     /// Whether multigrid in single precision is in use.
@@ -71,7 +71,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
         State { is_finite: true, tries_box: true, .. } if is_weak => Next::Replace(Replacement::OfBox),
         State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::Replace(Replacement::OfPoints),
         State { is_finite: true, is_cycles: true, .. } if is_weak => Next::Replace(Replacement::OfCycles),
-        State { is_finite: true, is_simple: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSimple),
+        State { is_finite: true, is_plain: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfPlain),
         State { is_finite: true, deflates: true, .. } if is_slow => Next::Replace(Replacement::Deflated),
         State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSingle),
         State { is_finite: true, keeps_best: true, .. } if has_failed => Next::Recover,
@@ -166,18 +166,15 @@ mod tests {
             tries_box: false,
             is_replaceable: false,
             is_cycles: false,
-            is_simple: false,
+            is_plain: false,
             deflates: false,
             is_single: false,
             keeps_best: true,
         };
         let single = State { is_single: true, ..none };
         let deflates = State { deflates: true, ..single };
-        let simple = State { is_simple: true, ..deflates };
-        assert_eq!(
-            [next(None, simple), next(Some(Stop::Breakdown), simple)],
-            [Next::Replace(Replacement::OfSimple); 2]
-        );
+        let plain = State { is_plain: true, ..deflates };
+        assert_eq!([next(None, plain), next(Some(Stop::Breakdown), plain)], [Next::Replace(Replacement::OfPlain); 2]);
         assert_eq!(
             [next(None, deflates), next(Some(Stop::Diverged), deflates)],
             [Next::Replace(Replacement::Deflated), Next::Replace(Replacement::OfSingle)]

@@ -28,11 +28,11 @@ const PROBE_BODIES: usize = 20;
 /// The number of iterations to the tolerance from which the pace is too slow.
 const SLOW_BODIES: f64 = 60.0;
 
-/// Iterations in which the simple preconditioner of time steps must show its pace, and keep it from then on.
-const PROBE_SIMPLE: usize = 15;
-/// The number of iterations to the tolerance from which the pace is too slow: multigrid takes a dozen, one of which takes as long as one
-/// or two, and its setup as long as ten.
-const SLOW_SIMPLE: f64 = 25.0;
+/// Iterations in which time steps without a preconditioner must show their pace, and keep it from then on.
+const PROBE_PLAIN: usize = 15;
+/// The number of iterations to the tolerance from which the pace is too slow: multigrid takes four to ten, one of which takes as long as four to
+/// seven. Measured: docs/notes/heat.md.
+const SLOW_PLAIN: f64 = 35.0;
 
 /// Iterations in which a solver that was chosen for other coefficients must show its pace, and keep it from then on; else the choice is examined again.
 const PROBE_OLD: usize = 10;
@@ -70,8 +70,8 @@ pub(crate) struct Replaceable {
     pub(crate) is_cycles: bool,
     /// The preconditioner was chosen automatically, and simpler ones may replace it.
     pub(crate) is_automatic: bool,
-    /// The preconditioner of time steps was left open, and multigrid may replace the simple one that suits most.
-    pub(crate) is_simple: bool,
+    /// The preconditioner of time steps was left open, and multigrid may follow none.
+    pub(crate) is_plain: bool,
     /// Coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
     /// Conjugate gradients with multigrid may be deflated by large bodies, which has not been tried.
@@ -87,8 +87,8 @@ impl Replaceable {
         [is_points, is_cycles]: [bool; 2],
     ) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
-        let is_simple = is_open(open) && !is_open(otherwise);
-        Self { is_points, is_cycles, is_automatic: is_open(asked), is_simple, is_old: false, may_deflate: true }
+        let is_plain = is_open(open) && !is_open(otherwise);
+        Self { is_points, is_cycles, is_automatic: is_open(asked), is_plain, is_old: false, may_deflate: true }
     }
 
     /// Returns whether the iteration of these resolved options may be deflated.
@@ -120,8 +120,8 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Optio
     if by.is_cycles && !is_preconditioned {
         return Some(for_tolerance(PROBE_CYCLES, SLOW_CYCLES, true));
     }
-    if by.is_simple && is_preconditioned {
-        return Some(for_tolerance(PROBE_SIMPLE, SLOW_SIMPLE, true));
+    if by.is_plain && is_preconditioned {
+        return Some(for_tolerance(PROBE_PLAIN, SLOW_PLAIN, true));
     }
     if by.deflates(options) {
         return Some(for_tolerance(PROBE_BODIES, SLOW_BODIES, true));

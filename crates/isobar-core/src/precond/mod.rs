@@ -76,6 +76,11 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         None
     }
 
+    /// Returns whether M = 1, so that z is r.
+    fn is_identity(&self) -> bool {
+        false
+    }
+
     /// Returns whether M differs from one application to the next or is not symmetric, so that CG must not rely on it.
     fn is_variable(&self) -> bool {
         false
@@ -128,12 +133,20 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
         self.0.convert(r, z)
     }
 
+    fn is_identity(&self) -> bool {
+        true
+    }
+
     fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
         Ok(Some(Box::new(Self(self.0.clone()))))
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         vec![StepTraffic::once::<T>(traffic::COPY, cells)]
+    }
+
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        vec![StepTraffic::once::<T>(traffic::REDUCE_RESIDUAL, cells)]
     }
 }
 

@@ -10,11 +10,10 @@ mod conservation;
 pub mod stepper;
 
 use crate::build::Description;
-use crate::options::{Scheme, SolverOptions, StepGuess, Steps};
+use crate::options::{Scheme, StepGuess, Steps};
 use crate::outcome::Outcome;
 use crate::problem::Heat;
 use crate::solver::Observer;
-use crate::stencil::{Diffusion, Stencil};
 use crate::{Result, Source, Target};
 
 pub use stepper::HeatStepper;
@@ -30,11 +29,6 @@ pub struct HeatOptions {
     pub scheme: Scheme,
     /// The first guess of a step's solve.
     pub guess: StepGuess,
-}
-
-/// Returns whether time steps with a matrix are solved directly: it is separable, and `solver` leaves method and preconditioner open.
-pub fn chooses_direct(matrix: &Diffusion, solver: &SolverOptions) -> bool {
-    solver.leaves_all_open() && matrix.chooses_direct().is_some()
 }
 
 impl HeatOptions {

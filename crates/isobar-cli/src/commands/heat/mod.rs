@@ -7,10 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar::internals::stepping::chooses_direct;
-use isobar::options::{Preconditioner, SolverOptions};
 use isobar::problem::Heat;
-use isobar::{Device, HeatOptions, Outcome, Ranks, TimeStepper};
+use isobar::{Device, Outcome, Ranks, TimeStepper};
 use isobar_case::heat::{HeatCase, Parts};
 use isobar_case::text::plural;
 use isobar_case::{Case, Fingerprint, Footprint, memory};
@@ -50,22 +48,6 @@ pub(super) fn run_on(
     run.take_steps(console)?.finish(device, console)
 }
 
-/// Takes the first step without a preconditioner and returns its iterations if they are few; see [`SolverOptions::for_plain_step`].
-fn few_iterations(
-    device: &Device,
-    heat: &Heat,
-    options: HeatOptions,
-    solver: &SolverOptions,
-    state: &[f64],
-) -> Result<Option<usize>> {
-    let mut stepper = TimeStepper::new(device, heat.clone(), options, &solver.for_plain_step())?;
-    stepper.set(state)?;
-    let step = stepper.step()?;
-    // A step from a steady state needs no iteration, so that its number says nothing.
-    let iterations = step.outcome.iterations;
-    Ok((step.is_taken && iterations > 0).then_some(iterations))
-}
-
 /// The fraction of a time by which those of the same state may differ.
 const SAME_FRAME: f64 = 1e-12;
 
@@ -78,8 +60,6 @@ struct Run<'a> {
     problem: Heat,
     fingerprint: Fingerprint,
     common: Arc<Common>,
-    /// Iterations of a first step without a preconditioner, if they were few and so none is used.
-    plain: Option<usize>,
     /// Notes of preconditioners that were replaced because they were slow.
     replaced: Vec<String>,
     footprint: Footprint,
@@ -126,19 +106,8 @@ impl<'a> Run<'a> {
         };
         let (Parts { heat: problem, fingerprint, mesh, initial }, restart) = ranks::agree(ranks, read())?;
         let mut options = case.solver.clone();
-        let mut plain = None;
-        // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
-        let is_open = options.leaves_step_preconditioner() && !device.divides_grids();
-        if is_open && !chooses_direct(&problem.shifted(heat.options().first_shift())?, &options) {
-            let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
-            if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
-                options.preconditioner = known;
-            } else {
-                plain = few_iterations(device, &problem, heat.options(), &options, state)?;
-                if plain.is_some() {
-                    options.preconditioner = Preconditioner::None;
-                }
-            }
+        if let Some(restart) = restart.as_ref().filter(|_| options.leaves_step_preconditioner()) {
+            restart.take_preconditioner(&mut options);
         }
         let mut stepper = TimeStepper::new(device, problem.clone(), heat.options(), &options)?;
         let from = match &restart {
@@ -178,7 +147,6 @@ impl<'a> Run<'a> {
             ranks,
             problem,
             fingerprint,
-            plain,
             replaced: Vec::new(),
             footprint,
             state: initial,
@@ -213,13 +181,6 @@ impl<'a> Run<'a> {
         let [vectors, coefficients] = ranks::sum(self.ranks, bytes)?;
         (description.bytes, description.coefficient_bytes) = (vectors as usize, coefficients as usize);
         console.line(summary::opening(self.case, &description, &self.footprint));
-        if let Some(iterations) = self.plain {
-            let text = format!(
-                "the first step takes {} without a preconditioner; none is used",
-                plural(iterations, "iteration")
-            );
-            console.line(entry("note", text));
-        }
         if let Some(steps) = self.checked {
             console.line(entry(
                 "restart",

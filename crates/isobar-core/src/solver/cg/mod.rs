@@ -34,14 +34,14 @@ use steps::{Full, Rounded, Steps};
 /// is rounded, so r drifts away from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
 /// does not slow convergence down (van der Vorst and Ye, 2000, for the idea of replacing residuals).
 ///
-/// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p if the operator does not advance it in place (CUDA), one for the norm
+/// Storage: 4 n-vectors (r, z, p, q; without a preconditioner z is r) besides b and u, another p if the operator does not advance it in place (CUDA), one for the norm
 /// ‖D^−½ r‖ if it is used, and one for b − A u if r is rounded.
 pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     recurrence: Recurrence<B, T, S>,
     scalars: B::Scalars,
 }
 
-/// Vectors of every [`Cg`] in the precision of its residuals: r, z and q.
+/// Vectors of a [`Cg`] in the precision of its residuals: r, z and q, z with a preconditioner alone.
 pub const RESIDUALS: usize = 3;
 
 /// ‖z‖² at the end.
@@ -100,10 +100,13 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
             if observation.due == Some(Due::Both) && observation.is_sound {
                 // The last r is mostly rounding, and so would be an estimate by its z.
                 this.steps.residual((b, u, &mut this.r), UNUSED.of(scalars))?;
-                this.preconditioner.apply(&mut this.r, &mut this.z)?;
+                if let Some(z) = &mut this.z {
+                    this.preconditioner.apply(&mut this.r, z)?;
+                }
             }
-            this.preconditioner.project_out(&mut this.z)?;
-            this.backend.dot(&this.z, &this.z, CORRECTION.of(scalars))?;
+            let z = this.z.as_mut().unwrap_or(&mut this.r);
+            this.preconditioner.project_out(z)?;
+            this.backend.dot(z, z, CORRECTION.of(scalars))?;
             let bank = this.backend.read(scalars)?;
             let rho = bank[RHO[observation.taken % 2].index()];
             monitor.note_correction(bank[CORRECTION.index()].sqrt(), rho, this.preconditioner.is_strong());
@@ -137,6 +140,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
         let mut observation = Observation {
             is_variable: this.preconditioner.is_variable(),
             keeps_best: best.is_some(),
+            norms: this.watched(),
             renewal: this.steps.rounds().then(|| Renewal::new(monitor.last())),
             taken: 0,
             is_sound: true,
@@ -162,7 +166,8 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
     }
 
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        let Recurrence { steps, preconditioner, r: own_r, z: own_z, .. } = &mut self.recurrence;
+        let Recurrence { backend, steps, preconditioner, r: own_r, z: own_z, .. } = &mut self.recurrence;
+        let Some(own_z) = own_z else { return backend.convert(r, z) };
         steps.precondition(&mut **preconditioner, [r, z], [own_r, own_z])
     }
 
@@ -207,7 +212,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
 
     fn workspace_bytes(&self) -> usize {
         let this = &self.recurrence;
-        let residuals = RESIDUALS + usize::from(this.scaled.is_some());
+        let residuals = RESIDUALS - usize::from(this.z.is_none()) + usize::from(this.scaled.is_some());
         let directions = 1 + usize::from(this.p_odd.is_some()) + this.steps.vectors();
         let bytes = residuals * size_of::<S>() + directions * size_of::<T>();
         this.steps.operator().layout().len() * bytes + this.preconditioner.workspace_bytes()

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::recurrence::{NORM, RHO, SIGMA};
+use super::recurrence::{RHO, SIGMA};
+use crate::Scalar;
 use crate::solver::monitor::{Broken, Monitor};
 
 /// The reason why the iterations were interrupted.
@@ -18,6 +19,8 @@ pub(super) struct Observation {
     /// Whether M varies or is not symmetric, so that α and β do not determine the spectrum.
     pub(super) is_variable: bool,
     pub(super) keeps_best: bool,
+    /// The squares of the norms of even and odd iterations.
+    pub(super) norms: [Scalar; 2],
     pub(super) renewal: Option<Renewal>,
     /// Iterations so far.
     pub(super) taken: usize,
@@ -37,7 +40,7 @@ impl Observation {
     pub(super) fn observe(&mut self, bank: &[f64], monitor: &mut Monitor<'_>) -> ControlFlow<()> {
         let now = self.taken % 2;
         self.taken += 1;
-        let norm = bank[NORM[1 - now].index()];
+        let norm = bank[self.norms[1 - now].index()];
         let flow = monitor.observe(norm);
         // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: not positive definite, perhaps by rounding.
         let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|scalar| bank[scalar.index()]);

@@ -29,7 +29,8 @@ pub(super) struct Recurrence<B: AggregateBackend, T: Real, S: Real> {
     /// The diagonal D, and D⁻¹ r, if the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, S>>, B::Vector<S>)>,
     pub(super) r: B::Vector<S>,
-    pub(super) z: B::Vector<S>,
+    /// M⁻¹ r, unless M = 1.
+    pub(super) z: Option<B::Vector<S>>,
     /// The p of even iterations, or of all.
     p: B::Vector<T>,
     /// The p of odd iterations, if the operator cannot advance p in place.
@@ -42,17 +43,23 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         let backend = steps.operator().backend().clone();
         let layout = *steps.operator().layout();
         let needs_next = steps.needs_next_direction()?;
+        let has_z = !preconditioner.is_identity() || steps.rounds();
         Ok(Self {
             preconditioner,
             scaled: None,
             r: backend.zeros(&layout)?,
-            z: backend.zeros(&layout)?,
+            z: has_z.then(|| backend.zeros(&layout)).transpose()?,
             p: backend.zeros(&layout)?,
             p_odd: needs_next.then(|| backend.zeros(&layout)).transpose()?,
             q: backend.zeros(&layout)?,
             steps,
             backend,
         })
+    }
+
+    /// Returns the scalars of the norms that are watched: those of ‖r‖² are ρ's where z is r.
+    pub(super) fn watched(&self) -> [Scalar; 2] {
+        if self.z.is_none() && self.scaled.is_none() { RHO } else { NORM }
     }
 
     /// Prepares iteration 0: z = M⁻¹ r, and α and β without effect.
@@ -81,7 +88,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
             u,
             p,
             next: after,
-            z: &mut self.z,
+            z: self.z.as_mut().unwrap_or(&mut self.r),
             q: &mut self.q,
             alpha: Ratio::new(RHO[next], SIGMA[next]),
             beta: if is_variable {
@@ -94,7 +101,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         self.steps.advance(direction, scalars)?;
         self.update_residual(Ratio::new(RHO[now], SIGMA[now]), next, scalars)?;
         if is_variable {
-            self.backend.dot(&self.z, &self.q, ZQ[next].of(scalars))?;
+            self.sum_zq(next, scalars)?;
         }
         if self.scaled.is_some() {
             self.scaled_norm(next, scalars)?;
@@ -104,8 +111,14 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
 
     /// r −= αq;  z = M⁻¹ r;  ρ and ‖r‖² of this parity.
     fn update_residual(&mut self, alpha: Ratio, parity: usize, scalars: &mut B::Scalars) -> Result<()> {
-        let Self { preconditioner, r, z, q, .. } = self;
+        let Self { backend, preconditioner, r, z, q, .. } = self;
+        let Some(z) = z else { return backend.axpy_norm(alpha.negated(), q, r, RHO[parity].of(scalars)) };
         preconditioner.precondition_residual(ResidualUpdate { r, q: &*q, z, alpha, out: RHO_NORM[parity] }, scalars)
+    }
+
+    /// Computes ⟨z, q⟩ of this parity.
+    fn sum_zq(&mut self, parity: usize, scalars: &mut B::Scalars) -> Result<()> {
+        self.backend.dot(self.z.as_ref().unwrap_or(&self.r), &self.q, ZQ[parity].of(scalars))
     }
 
     /// Computes ‖D^−½ r‖² of this parity.
@@ -141,7 +154,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
         if due == Due::Both {
             self.update_residual(Ratio::ZERO, 1 - last, scalars)?;
             if is_variable {
-                self.backend.dot(&self.z, &self.q, ZQ[1 - last].of(scalars))?;
+                self.sum_zq(1 - last, scalars)?;
             }
         }
         Ok(())
