@@ -81,7 +81,9 @@ impl Case {
         let (alone, size) = (self.footprint(&device.overhead())?, self.problem.matrix_size());
         let at = |error: isobar::Error| Error::at(&self.path, error);
         let Some(slabs) = device.slabs(size.shape).map_err(at)? else { return Ok(alone) };
-        let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
+        let predicted = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
+        let share = slabs.largest() as f64 / size.shape.ny as f64;
+        let Memory { host, device } = self.with_first(predicted, share, &device.overhead());
         // Time steps need arrays of the whole grid; a solve assembles and reads its own rows only.
         let kind = match &self.problem {
             Problem::Helmholtz(case) => case.rhs_kind(),
@@ -89,7 +91,6 @@ impl Case {
             Problem::Heat(_) => return Ok(Footprint { solver: host, device, ..alone }),
         };
         let by_rows = if kind == RhsKind::Manufactured { 2.0 } else { 1.0 };
-        let share = slabs.largest() as f64 / size.shape.ny as f64;
         let others = by_rows * VALUE * size.shape.cells() as f64 * (1.0 - share);
         Ok(Footprint {
             system: alone.system - others,
@@ -102,6 +103,22 @@ impl Case {
         })
     }
 
+    /// Adds the vectors of conjugate gradients that come before the predicted multigrid, and stay while its levels are made, on a share of the grid.
+    fn with_first(&self, of_multigrid: Memory, share: f64, overhead: &Overhead) -> Memory {
+        let Memory { host, device } = of_multigrid;
+        let may_come_first = match &self.problem {
+            Problem::Heat(_) => true,
+            Problem::Diffusion(case) => case.has_shift(),
+            Problem::Helmholtz(_) => false,
+        };
+        if !may_come_first || !self.solver.leaves_step_preconditioner() {
+            return of_multigrid;
+        }
+        // r, p and q; where p cannot be advanced in place, another p.
+        let first = (3.0 + overhead.vectors) * VALUE * self.problem.shape().cells() as f64 * share;
+        if overhead.is_apart { Memory { host, device: device + first } } else { Memory { host: host + first, device } }
+    }
+
     /// Predicts the memory with a solver of a back end with this overhead.
     ///
     /// # Errors
@@ -109,8 +126,9 @@ impl Case {
     pub fn footprint(&self, overhead: &Overhead) -> Result<Footprint> {
         let cells = self.problem.shape().cells() as f64;
         let size = self.problem.matrix_size();
-        let Memory { host, device } =
+        let predicted =
             predict(&size, &size.choice(), &self.solver, overhead).map_err(|error| Error::at(&self.path, error))?;
+        let Memory { host, device } = self.with_first(predicted, 1.0, overhead);
         let held = match &self.problem {
             Problem::Helmholtz(case) => case.values_held(),
             Problem::Diffusion(case) => case.values_held(),

@@ -53,6 +53,13 @@ impl Stepper {
         Ok(Self { inner, label, description, coordinates, shape })
     }
 
+    /// Returns the description of the solver, which a slow step may have changed.
+    fn described(&self, stepper: &TimeStepper) -> Arc<Description> {
+        let now = stepper.description();
+        let of = |description: &Description| (description.method.clone(), description.preconditioner.clone());
+        if of(now) == of(&self.description) { Arc::clone(&self.description) } else { Arc::new(now.clone()) }
+    }
+
     fn lock(&self) -> isobar::Result<MutexGuard<'_, TimeStepper>> {
         self.inner.get().map(|stepper| stepper.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -134,11 +141,12 @@ impl Stepper {
     fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Step> {
         let stepped = watched(py, std::ptr::from_ref(self).addr(), progress, |watch| {
             let mut stepper = self.lock()?;
-            stepper.step_observed(&mut |seen| watch.observe(seen))
+            let step = stepper.step_observed(&mut |seen| watch.observe(seen))?;
+            Ok((step, self.described(&stepper)))
         })?;
-        let step = stepped.map_err(raise)?;
+        let (step, description) = stepped.map_err(raise)?;
         let seconds = Seconds::of_solve(0.0, &step.outcome, step.outcome.timing.solve);
-        let (label, description) = (Arc::clone(&self.label), Arc::clone(&self.description));
+        let label = Arc::clone(&self.label);
         let outcome = Outcome { inner: step.outcome, label, description, seconds };
         Ok((step.number, step.time, step.dt, step.error, step.iterations, step.is_taken, outcome))
     }
@@ -175,7 +183,7 @@ impl Stepper {
     }
 
     #[getter]
-    fn preconditioner(&self) -> String {
-        self.description.preconditioner.clone()
+    fn preconditioner(&self) -> PyResult<String> {
+        Ok(self.lock().map_err(raise)?.description().preconditioner.clone())
     }
 }

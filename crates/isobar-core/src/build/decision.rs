@@ -1,8 +1,9 @@
 //! The choice of a solver, and the replacements that are left.
 
 use crate::options::{Method, Norm, Preconditioner, SolverOptions};
-use crate::policy::begin::{AfterBox, Beginning};
+use crate::policy::begin::{AfterTrial, Beginning};
 use crate::policy::watch::Replaceable;
+use crate::stencil::Stencil;
 
 /// What was asked of a solver, what was chosen for its matrix, and what may replace it.
 #[derive(Clone)]
@@ -17,8 +18,8 @@ pub(super) struct Decision<S> {
     pub(super) was_direct: bool,
     /// Whether one direction coupled cells at most, where that decides on the solver.
     pub(super) had_one_direction: bool,
-    /// The replacement of the nearest box as a preconditioner, while that is tried.
-    pub(super) after_box: Option<AfterBox>,
+    /// What follows a trial, while that goes on.
+    pub(super) after_trial: Option<AfterTrial>,
     /// The preconditioner of the safer method.
     pub(super) reserve: Preconditioner,
     /// The replacements of a slow iteration.
@@ -48,7 +49,7 @@ impl<S> Decision<S> {
             after_direct: began.is_direct.then(|| for_iterations.clone()),
             was_direct: began.is_direct,
             had_one_direction: false,
-            after_box: began.after_box.clone(),
+            after_trial: began.after_trial.clone(),
             reserve: began.reserve,
             replaceable: Replaceable::of(used, [open, for_iterations], [began.is_replaceable, began.is_cycles]),
             has_levels: began.has_levels,
@@ -65,19 +66,22 @@ impl<S> Decision<S> {
     where
         S: Clone,
     {
-        Self { latest: None, after_direct: None, after_box: None, ..self.clone() }
+        Self { latest: None, after_direct: None, after_trial: None, ..self.clone() }
     }
 
     /// Returns whether another solver may continue a solve that is slow.
     pub(super) fn may_be_replaced(&self) -> bool {
-        self.after_box.is_some() || self.replaceable.is_points || self.replaceable.is_cycles
+        let Replaceable { is_points, is_cycles, is_plain, .. } = self.replaceable;
+        self.after_trial.is_some() || is_points || is_cycles || is_plain
     }
 
-    /// Returns whether the diagonal or no preconditioner is the solver's own choice.
-    pub(super) fn chooses_weak(&self) -> bool {
+    /// Notes whether a shift is known to dominate the couplings, if conjugate gradients without multigrid are the solver's own choice.
+    pub(super) fn note_dominance<T: Stencil>(&mut self, stencil: &T, tolerance: f64) {
         let is_open = self.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
         let is_weak = matches!(self.first.preconditioner, Preconditioner::None | Preconditioner::Jacobi);
-        is_open && is_weak && self.first.method == Method::Cg
+        let has_diagonal = self.first.preconditioner == Preconditioner::Jacobi;
+        self.is_dominated =
+            is_open && is_weak && self.first.method == Method::Cg && stencil.is_dominated(has_diagonal, tolerance);
     }
 
     /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.
@@ -87,7 +91,7 @@ impl<S> Decision<S> {
 
     /// Changes the tolerance of all options that may be used later.
     pub(super) fn set_tolerance(&mut self, tolerance: f64) {
-        let later = [self.after_direct.as_mut(), self.after_box.as_mut().map(|after| &mut after.options)];
+        let later = [self.after_direct.as_mut(), self.after_trial.as_mut().map(|after| &mut after.options)];
         later.into_iter().flatten().for_each(|options| options.tolerance = tolerance);
     }
 }

@@ -106,7 +106,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let state = State {
                 is_finite: residual.is_finite(),
                 is_old: self.decision.replaceable.is_old,
-                tries_box: self.decision.after_box.is_some(),
+                is_tried: self.decision.after_trial.is_some(),
                 is_replaceable: self.decision.replaceable.is_points,
                 is_cycles: self.decision.replaceable.is_cycles,
                 is_plain: self.decision.replaceable.is_plain,

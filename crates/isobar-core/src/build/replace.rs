@@ -16,8 +16,8 @@ use crate::stencil::{Stencil, Supports};
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching an iteration that may be replaced.
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
-        let box_iterations = self.decision.after_box.as_ref().map(|after| after.most_iterations);
-        monitor.watch(watch::of(&self.options, self.decision.replaceable, box_iterations));
+        let trial_iterations = self.decision.after_trial.as_ref().map(|after| after.most_iterations);
+        monitor.watch(watch::of(&self.options, self.decision.replaceable, trial_iterations));
     }
 
     /// Replaces an iteration that was slow or failed. Returns a note, unless it goes on because nothing could replace it.
@@ -28,7 +28,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         residual: f64,
     ) -> Result<Option<String>> {
         match replacement {
-            Replacement::OfBox => self.replace_box(monitor, residual).map(Some),
+            Replacement::OfTrial => self.replace_trial(monitor, residual).map(Some),
             Replacement::OfPoints => self.replace_points(monitor, residual).map(Some),
             Replacement::OfCycles => self.replace_cycles(monitor, residual),
             Replacement::OfPlain => self.replace_plain(monitor, residual),
@@ -61,9 +61,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
         let options = asked.resolved(&choice)?;
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        let note = format!(
-            "no preconditioner was slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"
-        );
+        let what = match monitor.stop() {
+            Some(_) => format!("{} at iteration {at}", reason(monitor)),
+            None => format!("was slow up to iteration {at}, convergence factor {left:.3}"),
+        };
+        let note = format!("without a preconditioner the step {what}; continued with multigrid");
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
     }
 
@@ -131,16 +133,20 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         ))
     }
 
-    /// Continues with multigrid. Returns a note.
-    fn replace_box(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let options = self.decision.after_box.take().map_or_else(|| self.options.clone(), |after| after.options);
+    /// Continues with what follows a trial. Returns a note.
+    fn replace_trial(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
+        let options = self.decision.after_trial.take().map_or_else(|| self.options.clone(), |after| after.options);
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+        let what = match self.options.preconditioner {
+            Preconditioner::Direct => "the nearest box was",
+            _ => "conjugate gradients without multigrid were",
+        };
         self.decision.replaceable.is_points = options.multigrid.smoother.begins_with_points();
+        self.backend.prepare(&self.stencil, &self.operator, &options)?;
+        monitor.be(Patience::of(options.method));
         self.replace(options)?;
         monitor.change(residual);
-        Ok(format!(
-            "the nearest box was slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"
-        ))
+        Ok(format!("{what} slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"))
     }
 
     /// Allocates the best iterate, for Krylov methods.

@@ -86,7 +86,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
         let made = Self::assembled(backend, stencil, [options; 2], None)?;
         let mut decision = Decision { requested: Some(options.clone()), ..made.decision };
-        decision.is_dominated = decision.chooses_weak() && made.stencil.is_dominated(options.tolerance);
+        decision.note_dominance(&made.stencil, options.tolerance);
         Ok(Self { decision, ..made })
     }
 

@@ -90,8 +90,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if is_renewed {
             self.renew(stencil, is_left)?;
             self.decision.hold = self.stencil.hold();
-            let is_weak = self.decision.chooses_weak();
-            self.decision.is_dominated = is_weak && self.stencil.is_dominated(self.options.tolerance);
+            self.decision.note_dominance(&self.stencil, self.options.tolerance);
             self.decision.latest =
                 (self.decision.requested.is_some() && callers.keeps_numbers()).then(|| callers.clone());
         }
@@ -126,8 +125,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
         let is_boxless = match &updated {
             Ok(()) => false,
-            Err(Error::Invalid { .. } | Error::Unsupported(_)) => self.decision.after_box.is_some(),
-            Err(_) => self.decision.after_box.is_some() && !is_divided(&self.backend),
+            Err(Error::Invalid { .. } | Error::Unsupported(_)) => self.decision.after_trial.is_some(),
+            Err(_) => self.decision.after_trial.is_some() && !is_divided(&self.backend),
         };
         if !is_boxless {
             updated?;
@@ -142,7 +141,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if is_left {
             return self.leave_direct();
         }
-        if let Some(after) = self.decision.after_box.take_if(|_| is_boxless) {
+        if let Some(after) = self.decision.after_trial.take_if(|_| is_boxless) {
             return self.replace(after.options);
         }
         if self.options.method == Method::Jacobi && self.is_floating() != was_floating {

@@ -1,6 +1,7 @@
-//! The beginning of a solve: directly, with the nearest box, or as suits the matrix.
+//! The beginning of a solve: directly, with a trial, or as suits the matrix.
 
 use super::Choice;
+use super::choice::Tried;
 use super::direct::Trial;
 use super::ladder::with_box;
 use crate::error::Result;
@@ -14,8 +15,8 @@ pub(crate) struct Beginning<F> {
     pub(crate) factors: Option<F>,
     /// Whether a direct solve was chosen, which other coefficients may not allow.
     pub(crate) is_direct: bool,
-    /// The replacement of the nearest box, if that is only tried.
-    pub(crate) after_box: Option<AfterBox>,
+    /// What follows a trial, if it begins with one.
+    pub(crate) after_trial: Option<AfterTrial>,
     /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
     pub(crate) is_replaceable: bool,
     /// Whether other cycles were chosen as the method, and a Krylov method with them may replace them.
@@ -28,12 +29,12 @@ pub(crate) struct Beginning<F> {
     pub(crate) why: Vec<String>,
 }
 
-/// The replacement of the nearest box, if that is only tried.
+/// What follows a trial: of conjugate gradients without multigrid, or with the nearest box.
 #[derive(Clone, Debug)]
-pub(crate) struct AfterBox {
+pub(crate) struct AfterTrial {
     /// The options that follow.
     pub(crate) options: SolverOptions,
-    /// The most iterations that the tolerance may take with the box.
+    /// The most iterations that the tolerance may take in the trial.
     pub(crate) most_iterations: f64,
 }
 
@@ -52,7 +53,7 @@ impl<F> Beginning<F> {
             options: resolved,
             factors: None,
             is_direct: false,
-            after_box: None,
+            after_trial: None,
             reserve: choice.preconditioner,
             has_levels: choice.method == Method::Multigrid || choice.preconditioner == Preconditioner::Multigrid,
             why: choice.why.clone().into_iter().collect(),
@@ -72,8 +73,8 @@ pub(crate) struct Direct<A, U, N> {
     pub(crate) nearest: N,
 }
 
-/// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; if that is conjugate
-/// gradients with multigrid, with the nearest box instead, if that is near enough to be tried. The options are those that leave a direct solve
+/// Decides how a solve begins, in this order: directly, if the matrix is separable; by conjugate gradients without multigrid, if `choice`, the
+/// matrix's own, tries them; if it is conjugate gradients with multigrid, with the nearest box instead, if that is near enough to be tried; by `choice`. The options are those that leave a direct solve
 /// open or not, and those of anything else. `is_own` states whether the preconditioner is the caller's own.
 ///
 /// # Errors
@@ -91,12 +92,21 @@ pub(crate) fn begin<F>(
     }
     let choice = choice()?;
     let mut beginning = Beginning::by(&choice, options)?;
+    if let Some(Tried { preconditioner, most_iterations }) =
+        choice.tried.filter(|_| !is_own && options.leaves_all_open())
+    {
+        beginning.why = vec!["no multigrid at first: the shift may dominate the couplings".into()];
+        beginning.after_trial = Some(AfterTrial { options: beginning.options.clone(), most_iterations });
+        (beginning.options.method, beginning.options.preconditioner) = (Method::Cg, preconditioner);
+        (beginning.is_replaceable, beginning.is_cycles) = (false, false);
+        return Ok(beginning);
+    }
     let has_multigrid = (choice.method, choice.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
     if let Some(Trial { factors, why, most_iterations }) =
         (may_be_direct(options) && has_multigrid).then(direct.nearest).flatten()
     {
         beginning.why = vec![format!("conjugate gradients with the nearest box: {why}")];
-        beginning.after_box = Some(AfterBox { options: beginning.options.clone(), most_iterations });
+        beginning.after_trial = Some(AfterTrial { options: beginning.options.clone(), most_iterations });
         beginning.options = with_box(beginning.options);
         beginning.factors = Some(factors);
         (beginning.is_replaceable, beginning.is_cycles) = (false, false);
@@ -129,7 +139,7 @@ mod tests {
         assert_eq!((all.options.method, all.factors, all.is_direct), (Method::Direct, Some("matrix"), true));
         let near = begun(&open, [true, false, true], Choice::galerkin());
         assert_eq!((near.options.preconditioner, near.factors), (Preconditioner::Direct, Some("box")));
-        assert_eq!(near.after_box.map(|after| after.options.preconditioner), Some(Preconditioner::Multigrid));
+        assert_eq!(near.after_trial.map(|after| after.options.preconditioner), Some(Preconditioner::Multigrid));
         // The box is a preconditioner, and replaces that of conjugate gradients alone.
         let cycles = begun(&open, [true, false, true], Choice::cycles());
         assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));

@@ -18,6 +18,17 @@ pub struct Choice {
     pub why_cycles: Option<String>,
     /// The reason for `method`, where it depends on more than the kind of matrix.
     pub why: Option<String>,
+    /// Conjugate gradients that are tried before this.
+    pub tried: Option<Tried>,
+}
+
+/// Conjugate gradients without multigrid, which are tried where a shift seems to dominate the couplings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried {
+    /// None, or the diagonal.
+    pub preconditioner: Preconditioner,
+    /// The most iterations that the tolerance may take with it.
+    pub most_iterations: f64,
 }
 
 impl Choice {
@@ -30,6 +41,7 @@ impl Choice {
             cycles: CyclePrecision::F64,
             why_cycles: None,
             why: None,
+            tried: None,
         }
     }
 

@@ -1,14 +1,24 @@
 //! Conjugate gradients without multigrid, where a shift, as that of a short time step, dominates the couplings.
 
 use super::Choice;
+use super::choice::Tried;
 use crate::options::{Method, Preconditioner};
 
-/// The most iterations by their bound that take less time than the setup of multigrid and its iterations…
-const FEW: f64 = 20.0;
+/// The most iterations that take less time than the setup of multigrid and its iterations…
+const MOST: f64 = 40.0;
 /// …and than cycles that relax points, whose levels are made in little time. Measured: docs/notes/diffusion-multigrid.md, "Shifts that dominate".
-const FEW_BESIDE_POINTS: f64 = 12.0;
+const MOST_BESIDE_POINTS: f64 = 25.0;
+/// The bound of iterations over the most, up to which they are tried; rough coefficients take about half of the bound…
+const BOUND: f64 = 1.9;
+/// …and beside cycles that relax points, where coefficients are smooth.
+const BOUND_BESIDE_POINTS: f64 = 1.2;
+/// The largest shift over the smallest up to which some rows say enough: a residual relative to rows that are held by far larger shifts says nothing
+/// of the others.
+const EVEN: f64 = 100.0;
+/// The most iterations by their bound with which the condition number counts as small.
+const FEW: f64 = 20.0;
 
-/// Bounds of the rows of a matrix, which bound its condition number.
+/// Bounds of the rows of a matrix, which bound its condition number by Gershgorin's circles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dominance {
     /// The largest sum of a row's couplings.
@@ -20,35 +30,45 @@ pub(crate) struct Dominance {
 }
 
 impl Dominance {
-    /// Returns whether any choice may follow for this tolerance: with the diagonal, eigenvalues are between 1 − ρ and 1 + ρ, where ρ is the
-    /// largest ratio of a row's couplings to its diagonal.
-    pub(crate) fn is_strong(&self, tolerance: f64) -> bool {
-        self.iterations(true, tolerance) <= FEW
+    /// Returns whether few iterations suffice for this tolerance, with the diagonal or without.
+    pub(crate) fn is_strong(&self, has_diagonal: bool, tolerance: f64) -> bool {
+        self.iterations(has_diagonal, tolerance) <= FEW
     }
 
-    /// Returns conjugate gradients without a preconditioner, or with the diagonal, if one of these takes few iterations, instead of `other`.
-    pub(crate) fn choice(&self, tolerance: f64, other: Choice) -> Choice {
-        let few = if other.method == Method::Multigrid { FEW_BESIDE_POINTS } else { FEW };
-        let [plain, diagonal] = [false, true].map(|has_diagonal| self.iterations(has_diagonal, tolerance));
-        let (preconditioner, iterations) = match plain <= few {
-            true => (Preconditioner::None, plain),
-            false => (Preconditioner::Jacobi, diagonal),
+    /// Returns conjugate gradients without a preconditioner, or with the diagonal, if these may take less time than `other`. `sampled` returns the
+    /// largest sum of couplings over the shift among some rows, which decides on the diagonal where no bound does.
+    pub(crate) fn tried(&self, tolerance: f64, other: &Choice, sampled: impl FnOnce() -> Option<f64>) -> Option<Tried> {
+        let (most_iterations, times) = match other.method == Method::Multigrid {
+            true => (MOST_BESIDE_POINTS, BOUND_BESIDE_POINTS),
+            false => (MOST, BOUND),
         };
-        if iterations.is_nan() || iterations > few {
-            return other;
+        let is_few = |iterations: f64| iterations <= times * most_iterations;
+        let by = |preconditioner| Some(Tried { preconditioner, most_iterations });
+        let [least, most] = self.shift;
+        if is_few(self.iterations(false, tolerance)) {
+            by(Preconditioner::None)
+        } else if is_few(self.iterations(true, tolerance)) {
+            by(Preconditioner::Jacobi)
+        } else if least > 0.0 && most <= EVEN * least {
+            let ratio = sampled()?;
+            is_few(bound(2.0 * ratio + 1.0, tolerance)).then(|| by(Preconditioner::Jacobi))?
+        } else {
+            None
         }
-        let why =
-            format!("no multigrid: the shift dominates the couplings, {:.0} iterations suffice", iterations.ceil());
-        Choice { why: Some(why), ..Choice::new(Method::Cg, preconditioner) }
     }
 
-    /// Returns the bound of iterations, ½ √κ ln(2/tolerance) (Saad, Iterative Methods for Sparse Linear Systems, 2003, eq. 6.128), κ by Gershgorin's
-    /// circles.
+    /// Returns the bound of iterations. With the diagonal, eigenvalues are between 1 − ρ and 1 + ρ, where ρ is the largest ratio of a row's couplings
+    /// to its diagonal.
     fn iterations(&self, has_diagonal: bool, tolerance: f64) -> f64 {
         let Self { couplings, diagonal, shift: [least, most] } = *self;
         let largest = if has_diagonal { 2.0 * couplings + least } else { couplings + diagonal + most };
-        if least > 0.0 { 0.5 * (largest / least).sqrt() * (2.0 / tolerance).ln() } else { f64::INFINITY }
+        if least > 0.0 { bound(largest / least, tolerance) } else { f64::INFINITY }
     }
+}
+
+/// Returns the bound of iterations for a condition number, ½ √κ ln(2/tolerance) (Saad, Iterative Methods for Sparse Linear Systems, 2003, eq. 6.128).
+fn bound(condition: f64, tolerance: f64) -> f64 {
+    0.5 * condition.sqrt() * (2.0 / tolerance).ln()
 }
 
 #[cfg(test)]
@@ -58,23 +78,24 @@ mod tests {
 
     #[test]
     fn a_shift_that_dominates_needs_no_multigrid() {
-        let of = |couplings: f64, shift: [f64; 2], tolerance: f64, other: Choice| {
-            let dominance = Dominance { couplings, diagonal: couplings, shift };
-            let choice = dominance.choice(tolerance, other);
-            assert!(dominance.is_strong(tolerance) || choice.preconditioner == Preconditioner::Multigrid);
-            (choice.method, choice.preconditioner)
-        };
         let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..Choice::galerkin() };
-        let [plain, jacobi] = [Preconditioner::None, Preconditioner::Jacobi].map(|kind| (Method::Cg, kind));
-        let multigrid = (Method::Cg, Preconditioner::Multigrid);
-        // κ = 3, 9 iterations; κ = 9, 15 iterations.
-        assert_eq!(of(1.0, [1.0; 2], 1e-4, Choice::galerkin()), plain);
-        assert_eq!(of(1.0, [1.0; 2], 1e-4, points.clone()), plain);
-        assert_eq!(of(4.0, [1.0; 2], 1e-4, Choice::galerkin()), plain);
-        assert_eq!(of(4.0, [1.0; 2], 1e-4, points.clone()), (Method::Multigrid, Preconditioner::Multigrid));
-        assert_eq!(of(1.0, [1.0, 1e6], 1e-4, Choice::galerkin()), jacobi);
-        assert_eq!(of(4.0, [1.0; 2], 1e-8, Choice::galerkin()), multigrid);
-        assert_eq!(of(1e12, [1.0; 2], 1e-8, Choice::galerkin()), multigrid);
-        assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, Choice::galerkin()), multigrid);
+        let of = |couplings: f64, shift: [f64; 2], tolerance: f64, other: &Choice, sampled: Option<f64>| {
+            let dominance = Dominance { couplings, diagonal: couplings, shift };
+            dominance.tried(tolerance, other, || sampled).map(|tried| (tried.preconditioner, tried.most_iterations))
+        };
+        let [plain, jacobi] = [Preconditioner::None, Preconditioner::Jacobi].map(|kind| Some((kind, MOST)));
+        // Bounds of 9 and 31 iterations.
+        assert_eq!(of(1.0, [1.0; 2], 1e-4, &Choice::galerkin(), None), plain);
+        assert_eq!(of(1.0, [1.0; 2], 1e-4, &points, None), Some((Preconditioner::None, MOST_BESIDE_POINTS)));
+        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, Some(1.0)), Some((Preconditioner::Jacobi, MOST_BESIDE_POINTS)));
+        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, None), None);
+        assert_eq!(of(1.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), None), jacobi);
+        // Bounds of 78 iterations by all rows, and by some of 30 and 86.
+        assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), Some(4.0)), jacobi);
+        assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), Some(40.0)), None);
+        assert_eq!(of(33.0, [1.0, 1e3], 1e-8, &Choice::galerkin(), Some(4.0)), None);
+        assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, &Choice::galerkin(), Some(1.0)), None);
+        let held = Dominance { couplings: 1.0, diagonal: 1.0, shift: [1.0, 1e6] };
+        assert_eq!([false, true].map(|has_diagonal| held.is_strong(has_diagonal, 1e-8)), [false, true]);
     }
 }

@@ -1,7 +1,11 @@
 //! The preconditioner of time steps.
 
+use super::ladder::with_multigrid;
 use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
+
+/// The fewest iterations that a step must be allowed to begin without a preconditioner and go on with multigrid.
+const FEWEST: usize = 100;
 
 impl SolverOptions {
     /// Returns whether the preconditioner of time steps is left open.
@@ -10,12 +14,28 @@ impl SolverOptions {
         is_conjugate && self.preconditioner == Preconditioner::Auto && self.precision != Precision::Mixed
     }
 
-    /// Returns the options with which time steps begin that are not solved directly: without a preconditioner where that is left open, as suits
-    /// short steps. Multigrid follows where steps are slow: [`watch`](super::watch).
+    /// Returns the options with which time steps begin that are not solved directly. Where the preconditioner is left open they begin without, as
+    /// suits short steps, and multigrid follows where they are slow: [`watch`](super::watch). They begin with multigrid if the rows of the matrix
+    /// are not even, because a residual that is small beside the largest rows says nothing of the others; or if few iterations are allowed.
     #[must_use]
-    pub fn for_iterated_steps(&self) -> Self {
-        let is_plain = self.leaves_step_preconditioner();
-        let preconditioner = if is_plain { Preconditioner::None } else { self.preconditioner };
-        Self { preconditioner, ..self.clone() }
+    pub(crate) fn for_iterated_steps(&self, is_even: impl FnOnce() -> bool) -> Self {
+        if !self.leaves_step_preconditioner() {
+            return self.clone();
+        }
+        match self.max_iterations >= FEWEST && is_even() {
+            true => Self { preconditioner: Preconditioner::None, ..self.clone() },
+            false => with_multigrid(self.clone()),
+        }
     }
+}
+
+/// The largest of a cell's own shift over that of a step, and of a row over the least shift of a step, with which rows are even…
+const MOST_UNEVEN: f64 = 100.0;
+/// …and the largest contrast of coefficients where rows are larger.
+const MOST_CONTRAST: f64 = 1e5;
+
+/// Returns whether the rows of a step's matrix are even, by the largest shift of a cell over that of the step, the largest row over the least shift,
+/// and the contrast of coefficients.
+pub(crate) fn has_even_rows([shift, row, contrast]: [f64; 3]) -> bool {
+    shift <= MOST_UNEVEN && (row <= MOST_UNEVEN || contrast <= MOST_CONTRAST)
 }

@@ -24,8 +24,8 @@ pub(crate) enum Next {
 /// The iteration that replaces a slow or failed one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Replacement {
-    /// Multigrid instead of the nearest box.
-    OfBox,
+    /// The choice that follows a trial.
+    OfTrial,
     /// The preconditioner in reserve instead of cycles that relax points: [`after_points`].
     OfPoints,
     /// A Krylov method with cycles instead of these alone: [`around_cycles`].
@@ -45,8 +45,8 @@ pub(crate) struct State {
     pub(crate) is_finite: bool,
     /// Whether coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
-    /// Whether the nearest box is in use and only tried.
-    pub(crate) tries_box: bool,
+    /// Whether the iteration is only tried.
+    pub(crate) is_tried: bool,
     /// Whether points are relaxed in cycles that were chosen automatically.
     pub(crate) is_replaceable: bool,
     /// Whether other cycles were chosen automatically as the method.
@@ -68,7 +68,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     let is_weak = is_slow || has_failed || stop == Some(Stop::Stagnated);
     match state {
         State { is_finite: true, is_old: true, .. } if is_slow => Next::ChooseAgain,
-        State { is_finite: true, tries_box: true, .. } if is_weak => Next::Replace(Replacement::OfBox),
+        State { is_finite: true, is_tried: true, .. } if is_weak => Next::Replace(Replacement::OfTrial),
         State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::Replace(Replacement::OfPoints),
         State { is_finite: true, is_cycles: true, .. } if is_weak => Next::Replace(Replacement::OfCycles),
         State { is_finite: true, is_plain: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfPlain),
@@ -163,7 +163,7 @@ mod tests {
         let none = State {
             is_finite: true,
             is_old: false,
-            tries_box: false,
+            is_tried: false,
             is_replaceable: false,
             is_cycles: false,
             is_plain: false,
@@ -180,11 +180,11 @@ mod tests {
             [Next::Replace(Replacement::Deflated), Next::Replace(Replacement::OfSingle)]
         );
         let points = State { is_replaceable: true, ..single };
-        let boxed = State { tries_box: true, ..points };
+        let boxed = State { is_tried: true, ..points };
         let old = State { is_old: true, ..boxed };
         assert_eq!(
             [next(None, old), next(Some(Stop::Breakdown), old)],
-            [Next::ChooseAgain, Next::Replace(Replacement::OfBox)]
+            [Next::ChooseAgain, Next::Replace(Replacement::OfTrial)]
         );
         let broken = Some(Stop::Breakdown);
         for stop in [None, broken, Some(Stop::Diverged)] {
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(
                 all,
                 [
-                    Next::Replace(Replacement::OfBox),
+                    Next::Replace(Replacement::OfTrial),
                     Next::Replace(Replacement::OfPoints),
                     Next::Replace(Replacement::OfSingle)
                 ]

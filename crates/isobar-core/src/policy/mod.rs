@@ -2,10 +2,10 @@
 //!
 //! | decides | in |
 //! |---|---|
-//! | whether a solve begins directly, with the nearest box, or as suits the matrix, in this order | `begin` |
+//! | whether a solve begins directly, with a trial, or as suits the matrix, in this order | `begin` |
 //! | if a direct solve pays, and if the nearest box is tried | `direct` |
 //! | points, the hybrid smoother or lines for diffusion, and the precision of cycles | [`diffusion`] |
-//! | conjugate gradients without multigrid where shifts dominate the couplings | `dominance` |
+//! | if conjugate gradients without multigrid are tried, where shifts dominate the couplings | `dominance` |
 //! | vertical modes or multigrid for a tensor product, and how many modes, cycles and sweeps | [`modes`] |
 //! | the solver of other matrices | [`Choice`] |
 //! | the solver on a grid that ranks divide | [`ranks`] |

@@ -39,8 +39,8 @@ const PROBE_OLD: usize = 10;
 /// The number of iterations to the tolerance from which the pace is too slow: a solver for these coefficients is made in the time of ten.
 const SLOW_OLD: f64 = 20.0;
 
-/// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
-const PROBE_BOX: usize = 8;
+/// Iterations in which one that is tried must show its pace, and keep it from then on: at least this many…
+const PROBE_TRIAL: usize = 8;
 /// …and at least this fraction of those that it may take, because residuals of conjugate gradients rise before they fall.
 const PART_PROBED: f64 = 0.2;
 
@@ -87,7 +87,7 @@ impl Replaceable {
         [is_points, is_cycles]: [bool; 2],
     ) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
-        let is_plain = is_open(open) && !is_open(otherwise);
+        let is_plain = is_open(open) && otherwise.preconditioner == Preconditioner::None;
         Self { is_points, is_cycles, is_automatic: is_open(asked), is_plain, is_old: false, may_deflate: true }
     }
 
@@ -98,17 +98,17 @@ impl Replaceable {
     }
 }
 
-/// Returns the watch of the iteration of these resolved options, if it may be replaced: the nearest box, which is only tried, by multigrid if the
-/// tolerance would take more than `box_iterations`.
-pub(crate) fn of(options: &SolverOptions, by: Replaceable, box_iterations: Option<f64>) -> Option<Watch> {
+/// Returns the watch of the iteration of these resolved options, if it may be replaced: one that is only tried if the tolerance would take more than
+/// `trial_iterations`.
+pub(crate) fn of(options: &SolverOptions, by: Replaceable, trial_iterations: Option<f64>) -> Option<Watch> {
     let for_tolerance =
         |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };
     let is_preconditioned = !options.method.is_stationary();
     if by.is_old && is_preconditioned {
         return Some(for_tolerance(PROBE_OLD, SLOW_OLD, true));
     }
-    if let Some(most) = box_iterations {
-        return Some(for_tolerance(PROBE_BOX.max((PART_PROBED * most) as usize), most, true));
+    if let Some(most) = trial_iterations {
+        return Some(for_tolerance(PROBE_TRIAL.max((PART_PROBED * most) as usize), most, true));
     }
     if by.is_points {
         let (iterations, slow): (usize, f64) = match options.multigrid.smoother {

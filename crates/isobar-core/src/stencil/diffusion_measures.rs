@@ -83,6 +83,20 @@ impl Diffusion {
         Some(Dominance { couplings, diagonal, shift: [shift.least, shift.most] })
     }
 
+    /// Returns the largest sum of couplings over the shift among some rows, spread over the grid; nothing if one has no positive shift.
+    fn sampled_ratio(&self) -> Option<f64> {
+        const ROWS: usize = 256;
+        /// The fractional parts of its multiples are spread evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+        const GOLDEN: f64 = 0.618_033_988_749_894_8;
+        let shape = Stencil::shape(self);
+        (0..ROWS.min(shape.cells())).try_fold(0.0_f64, |most, n| {
+            let at = shape.place(((n as f64 * GOLDEN).fract() * shape.cells() as f64) as usize);
+            let couplings: f64 = self.neighbours(at).map(|(_, coupling)| coupling).sum();
+            let shift = self.shift(at);
+            (shift > 0.0).then(|| most.max(couplings / shift))
+        })
+    }
+
     /// Returns the strongest direction over the weakest, among those with more than one cell.
     pub fn stiffness(&self) -> f64 {
         let Shape { nx, ny, nz } = Stencil::shape(self);
@@ -168,7 +182,7 @@ impl Diffusion {
     }
 
     /// Returns the largest coefficient of open cells over the smallest, of one field.
-    pub(super) fn contrast(&self) -> f64 {
+    pub(crate) fn contrast(&self) -> f64 {
         self.spreads().iter().map(|field| field.contrast()).fold(1.0, f64::max)
     }
 
@@ -190,7 +204,7 @@ impl Diffusion {
         self.spreads().iter().any(|field| field.has_zeros())
     }
 
-    /// Chooses a solver if these options leave that open, by `policy::diffusion`, given the measures of the coefficients that `measure` returns,
+    /// Chooses a solver if these options leave that open, by `policy::diffusion`, and what is tried before it, given the measures of the coefficients that `measure` returns,
     /// if any. `measure` is called at most once.
     ///
     /// # Errors
@@ -200,7 +214,11 @@ impl Diffusion {
         options: &SolverOptions,
         measure: impl FnOnce() -> Result<Option<Measures>>,
     ) -> Result<Choice> {
-        policy::diffusion::choose(options, measure, || ends_small(self))
+        let choice = policy::diffusion::choose(options, measure, || ends_small(self))?;
+        let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
+        let tried =
+            dominance.and_then(|dominance| dominance.tried(options.tolerance, &choice, || self.sampled_ratio()));
+        Ok(Choice { tried, ..choice })
     }
 
     /// Chooses by [`Diffusion::choice_by`] for a device without the hybrid smoother, by coefficients on the host.
@@ -212,7 +230,7 @@ impl Diffusion {
     }
 
     /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother if points alone do not suffice and it takes less time than lines
-    /// alone; lines, where no other direction couples cells; or neither, where a shift dominates the couplings.
+    /// alone; or lines, where no other direction couples cells.
     ///
     /// # Errors
     /// None of its own.
@@ -225,13 +243,6 @@ impl Diffusion {
             found = self.measures();
             Ok(found)
         })?;
-        let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
-        if let Some(dominance) = dominance.filter(|dominance| dominance.is_strong(options.tolerance)) {
-            let chosen = dominance.choice(options.tolerance, choice.clone());
-            if chosen != choice {
-                return Ok(chosen);
-            }
-        }
         let has_coarser = || steps(self, Some(2)).is_ok_and(|steps| !steps.is_empty());
         Ok(policy::diffusion::with_hybrid(choice, options, found, Stencil::shape(self).cells(), has_coarser))
     }
@@ -385,10 +396,11 @@ mod tests {
                 }
             };
             let choice = stencil.unwrap().choice_on_host(&SolverOptions::default()).unwrap();
-            (choice.method, choice.preconditioner)
+            assert_eq!((choice.method, choice.preconditioner), (Method::Cg, Preconditioner::Multigrid));
+            choice.tried.map(|tried| tried.preconditioner)
         };
-        let [plain, multigrid] = [Preconditioner::None, Preconditioner::Multigrid].map(|kind| (Method::Cg, kind));
-        assert_eq!([chosen(6.0, 1.0, false), chosen(6.0, 1.0, true)], [plain; 2]);
+        assert_eq!([chosen(6.0, 1.0, false), chosen(6.0, 1.0, true)], [Some(Preconditioner::None); 2]);
+        assert_eq!(chosen(0.02, 20.0, false), Some(Preconditioner::Jacobi));
         let plane = Shape::new(12, 8, 1);
         let across = |side| {
             let sides = [[Side::Closed; 2], [Side::Closed; 2], [side, Side::Closed]];
@@ -396,8 +408,8 @@ mod tests {
             Diffusion::of_field(plane, vec![1.0; plane.cells()], [1.0, 1.0, 1e6], shift, sides).unwrap().dominance()
         };
         assert!(across(Side::Closed).is_some() && across(Side::Fixed).is_none());
-        assert_eq!([chosen(0.1, 1.0, false), chosen(0.1, 1.0, true)], [multigrid; 2]);
-        assert_eq!([chosen(0.0, 1.0, false), chosen(0.0, 6.0, true)], [multigrid; 2]);
+        assert_eq!([chosen(1e-3, 1.0, false), chosen(1e-3, 1.0, true)], [None; 2]);
+        assert_eq!([chosen(0.0, 1.0, false), chosen(0.0, 6.0, true)], [None; 2]);
     }
 
     #[test]

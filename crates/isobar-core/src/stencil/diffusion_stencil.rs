@@ -169,8 +169,8 @@ impl Stencil for Diffusion {
         (hold > 0.0 && hold.is_finite()).then_some(hold)
     }
 
-    fn is_dominated(&self, tolerance: f64) -> bool {
-        self.dominance().is_some_and(|dominance| dominance.is_strong(tolerance))
+    fn is_dominated(&self, has_diagonal: bool, tolerance: f64) -> bool {
+        self.dominance().is_some_and(|dominance| dominance.is_strong(has_diagonal, tolerance))
     }
 
     fn isolated(&self) -> &[[usize; 3]] {

@@ -110,8 +110,8 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Returns whether a shift is known to dominate the couplings, so that with the diagonal all eigenvalues are of one size.
-    fn is_dominated(&self, _tolerance: f64) -> bool {
+    /// Returns whether a shift is known to dominate the couplings, so that all eigenvalues are of one size, with the diagonal or without.
+    fn is_dominated(&self, _has_diagonal: bool, _tolerance: f64) -> bool {
         false
     }
 

@@ -12,7 +12,8 @@ pub mod stepper;
 use crate::build::Description;
 use crate::options::{Scheme, StepGuess, Steps};
 use crate::outcome::Outcome;
-use crate::problem::Heat;
+use crate::policy::heat::has_even_rows;
+use crate::problem::{Heat, Mass};
 use crate::solver::Observer;
 use crate::{Result, Source, Target};
 
@@ -29,6 +30,29 @@ pub struct HeatOptions {
     pub scheme: Scheme,
     /// The first guess of a step's solve.
     pub guess: StepGuess,
+}
+
+impl Heat {
+    /// Returns whether the rows of all steps' matrices are of similar size: no cell is held by a shift of its own that is far larger than that of
+    /// the longest step, nor by couplings to others.
+    pub(crate) fn has_even_rows(&self, options: &HeatOptions) -> bool {
+        let stiffness = &self.stiffness;
+        // A step of automatic length may be as long as the run.
+        let longest = if options.error.is_some() { options.steps.end } else { options.steps.dt };
+        let c = 1.0 / (options.scheme.theta() * longest);
+        let volume = |n: usize| match &self.mass {
+            Mass::Uniform(volume) => *volume,
+            Mass::Given(volumes) => volumes[n],
+        };
+        let least = match &self.mass {
+            Mass::Uniform(volume) => *volume,
+            Mass::Given(volumes) => volumes.iter().copied().filter(|&v| v > 0.0).fold(f64::INFINITY, f64::min),
+        };
+        let over_own = |(n, shift): (usize, &f64)| if *shift == 0.0 { 0.0 } else { shift / (c * volume(n)) };
+        let shift =
+            stiffness.stored_shift().map_or(0.0, |all| all.iter().enumerate().map(over_own).fold(0.0, f64::max));
+        has_even_rows([shift, stiffness.largest_row() / (c * least), stiffness.contrast()])
+    }
 }
 
 impl HeatOptions {

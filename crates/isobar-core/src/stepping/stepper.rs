@@ -85,14 +85,15 @@ fn rounding(precision: Precision) -> [f64; 3] {
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Puts everything on the device and sets the state to 0. If `solver` leaves the preconditioner open, steps are solved directly if their
-    /// matrix is separable, else by conjugate gradients without a preconditioner, which multigrid joins once a step is slow.
+    /// matrix is separable, else by conjugate gradients without a preconditioner, which multigrid joins once a step is slow, or from the beginning
+    /// where rows differ very much.
     ///
     /// # Errors
     /// See [`System::new`] and [`Heat::shifted`].
     pub fn new(backend: &B, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         let (dt, c) = (options.steps.length(0), options.first_shift());
         let stencil = heat.shifted(c)?;
-        let iterated = solver.for_iterated_steps();
+        let iterated = solver.for_iterated_steps(|| heat.has_even_rows(&options));
         let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
         // In single precision a step of a slow state is solved as precisely as possible.
         let floor = if solver.precision == Precision::F32 { 0.0 } else { rounding(solver.precision)[0] };

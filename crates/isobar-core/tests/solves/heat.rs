@@ -249,6 +249,42 @@ fn multigrid_takes_over_long_steps() {
     assert!(iterations.iter().all(|&n| n < 30) && short.description().preconditioner == "none", "{iterations:?}");
 }
 
+/// Steps begin with multigrid where a body is held by a large reaction, beside which a residual without it says nothing of the rest.
+#[test]
+fn held_bodies_do_not_hide_the_rest() {
+    let shape = Shape::new(30, 30, 1);
+    let is_held = |n: usize| n % 30 < 6 && n / 30 < 6;
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    let reaction: Vec<f64> = (0..shape.cells()).map(|n| if is_held(n) { 1e12 } else { 0.0 }).collect();
+    problem.reaction = Some(reaction.clone());
+    let heat = Heat::in_cells(&problem, Some(reaction)).unwrap();
+    let options = options(1e-4, 1e-4, Scheme::BackwardEuler);
+    let after = |preconditioner: Preconditioner, tolerance: f64| {
+        let solver = solver(preconditioner, tolerance);
+        let mut stepper = stepper(&heat, options, &solver, &vec![0.0; shape.cells()]);
+        assert!(stepper.step(&mut ignore).unwrap().is_taken);
+        (stepper.description().preconditioner.clone(), state(&mut stepper, shape))
+    };
+    let ((used, found), (_, expected)) = (after(Preconditioner::Auto, 1e-8), after(Preconditioner::Multigrid, 1e-13));
+    assert_eq!(used, "multigrid");
+    assert!(found.iter().zip(&expected).all(|(u, v)| (u - v).abs() < 1e-4));
+}
+
+/// A small state is a right-hand side near the end of single precision, in which cycles of the multigrid that takes over may be.
+#[test]
+fn small_states_are_taken_over_too() {
+    let shape = Shape::new(60, 60, 1);
+    let kappa = noise(shape.cells(), 5).iter().map(|x| (4.0 * x).exp()).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    let initial: Vec<f64> = noise(shape.cells(), 6).iter().map(|x| 1e-60 * x).collect();
+    let options = options(1.0, 2.0, Scheme::BackwardEuler);
+    let mut stepper = stepper(&heat, options, &solver(Preconditioner::Auto, 1e-8), &initial);
+    run(&mut stepper, 2);
+    assert_eq!(stepper.description().preconditioner, "multigrid");
+}
+
 /// Relative to the right-hand side, rounding does not count as convergence.
 #[test]
 fn single_precision_makes_no_claim_beyond_it() {

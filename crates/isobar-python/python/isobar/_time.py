@@ -37,6 +37,8 @@ class Step(NamedTuple):
     """True relative residual."""
     error: float | None
     """Estimated error relative to the state, with automatic step lengths; else None."""
+    notes: tuple[str, ...] = ()
+    """Notes of its solve, such as a change of the preconditioner."""
 
     def as_dict(self) -> dict:
         """Return the step as in the report."""
@@ -307,7 +309,7 @@ class Steps:
             raise StopIteration
         number, time, dt, error, iterations, is_taken, outcome = self._stepper.step(None)
         self._last = outcome
-        step = Step(number, time, dt, iterations, outcome.residual, error)
+        step = Step(number, time, dt, iterations, outcome.residual, error, tuple(outcome.notes))
         if not is_taken:
             advice = f"; {outcome.advice}" if outcome.advice else ""
             text = f"step {number} not converged: {outcome.stop.replace('_', ' ')}; the state is unchanged{advice}"

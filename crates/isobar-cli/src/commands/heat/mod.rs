@@ -254,8 +254,8 @@ impl<'a> Run<'a> {
         self.seconds.solve += clock.elapsed().as_secs_f64();
         let now = &self.stepper.description().preconditioner;
         if *now != before {
-            self.replaced
-                .push(format!("preconditioner {before} was slow in step {}; {now} from there on", step.number));
+            let with = if before == "none" { "without a preconditioner".into() } else { format!("with {before}") };
+            self.replaced.push(format!("step {} was slow {with}; {now} from there on", step.number));
         }
         self.iterations += step.iterations;
         self.rejected += step.rejected;
