@@ -12,8 +12,8 @@ const MOST_BESIDE_POINTS: f64 = 25.0;
 const BOUND: f64 = 1.9;
 /// …and beside cycles that relax points, where coefficients are smooth.
 const BOUND_BESIDE_POINTS: f64 = 1.2;
-/// The largest shift over the smallest up to which some rows say enough: a residual relative to rows that are held by far larger shifts says nothing
-/// of the others.
+/// The largest shift over the smallest beyond which the condition number must be small: a residual that is small beside rows that are held by far larger
+/// shifts says nothing of the others, unless the error can be estimated.
 const EVEN: f64 = 100.0;
 /// The most iterations by their bound with which the condition number counts as small.
 const FEW: f64 = 20.0;
@@ -45,11 +45,12 @@ impl Dominance {
         let is_few = |iterations: f64| iterations <= times * most_iterations;
         let by = |preconditioner| Some(Tried { preconditioner, most_iterations });
         let [least, most] = self.shift;
+        let is_even = least > 0.0 && most <= EVEN * least;
         if is_few(self.iterations(false, tolerance)) {
             by(Preconditioner::None)
-        } else if is_few(self.iterations(true, tolerance)) {
+        } else if self.is_strong(true, tolerance) || (is_even && is_few(self.iterations(true, tolerance))) {
             by(Preconditioner::Jacobi)
-        } else if least > 0.0 && most <= EVEN * least {
+        } else if is_even {
             let ratio = sampled()?;
             is_few(bound(2.0 * ratio + 1.0, tolerance)).then(|| by(Preconditioner::Jacobi))?
         } else {
@@ -94,6 +95,8 @@ mod tests {
         assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), Some(4.0)), jacobi);
         assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), Some(40.0)), None);
         assert_eq!(of(33.0, [1.0, 1e3], 1e-8, &Choice::galerkin(), Some(4.0)), None);
+        assert_eq!(of(80.0, [1.0, 90.0], 1e-4, &Choice::galerkin(), None), jacobi);
+        assert_eq!(of(9.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), Some(1.0)), None);
         assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, &Choice::galerkin(), Some(1.0)), None);
         let held = Dominance { couplings: 1.0, diagonal: 1.0, shift: [1.0, 1e6] };
         assert_eq!([false, true].map(|has_diagonal| held.is_strong(has_diagonal, 1e-8)), [false, true]);
