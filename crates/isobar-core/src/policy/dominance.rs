@@ -6,12 +6,13 @@ use crate::options::{Method, Preconditioner};
 
 /// The most iterations that take less time than the setup of multigrid and its iterations…
 const MOST: f64 = 40.0;
-/// …and than cycles that relax points, whose levels are made in little time. Measured: docs/notes/diffusion-multigrid.md, "Shifts that dominate".
-const MOST_BESIDE_POINTS: f64 = 25.0;
+/// …and where levels are made in little time: of cycles that relax points, and on a GPU. Measured: docs/notes/diffusion-multigrid.md, "Shifts that
+/// dominate".
+const MOST_BESIDE_FAST: f64 = 25.0;
 /// The bound of iterations over the most, up to which they are tried; rough coefficients take about half of the bound…
 const BOUND: f64 = 1.9;
-/// …and beside cycles that relax points, where coefficients are smooth.
-const BOUND_BESIDE_POINTS: f64 = 1.2;
+/// …and where levels are made in little time.
+const BOUND_BESIDE_FAST: f64 = 1.2;
 /// The largest shift over the smallest beyond which the condition number must be small: a residual that is small beside rows that are held by far larger
 /// shifts says nothing of the others, unless the error can be estimated.
 const EVEN: f64 = 100.0;
@@ -35,11 +36,17 @@ impl Dominance {
         self.iterations(has_diagonal, tolerance) <= FEW
     }
 
-    /// Returns conjugate gradients without a preconditioner, or with the diagonal, if these may take less time than `other`. `sampled` returns the
+    /// Returns conjugate gradients without a preconditioner, or with the diagonal, if these may take less time than `other`, whose levels this device
+    /// may make fast. `sampled` returns the
     /// largest sum of couplings over the shift among some rows, which decides on the diagonal where no bound does.
-    pub(crate) fn tried(&self, tolerance: f64, other: &Choice, sampled: impl FnOnce() -> Option<f64>) -> Option<Tried> {
-        let (most_iterations, times) = match other.method == Method::Multigrid {
-            true => (MOST_BESIDE_POINTS, BOUND_BESIDE_POINTS),
+    pub(crate) fn tried(
+        &self,
+        tolerance: f64,
+        (other, makes_levels_fast): (&Choice, bool),
+        sampled: impl FnOnce() -> Option<f64>,
+    ) -> Option<Tried> {
+        let (most_iterations, times) = match makes_levels_fast || other.method == Method::Multigrid {
+            true => (MOST_BESIDE_FAST, BOUND_BESIDE_FAST),
             false => (MOST, BOUND),
         };
         let is_few = |iterations: f64| iterations <= times * most_iterations;
@@ -82,13 +89,15 @@ mod tests {
         let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..Choice::galerkin() };
         let of = |couplings: f64, shift: [f64; 2], tolerance: f64, other: &Choice, sampled: Option<f64>| {
             let dominance = Dominance { couplings, diagonal: couplings, shift };
-            dominance.tried(tolerance, other, || sampled).map(|tried| (tried.preconditioner, tried.most_iterations))
+            dominance
+                .tried(tolerance, (other, false), || sampled)
+                .map(|tried| (tried.preconditioner, tried.most_iterations))
         };
         let [plain, jacobi] = [Preconditioner::None, Preconditioner::Jacobi].map(|kind| Some((kind, MOST)));
         // Bounds of 9 and 31 iterations.
         assert_eq!(of(1.0, [1.0; 2], 1e-4, &Choice::galerkin(), None), plain);
-        assert_eq!(of(1.0, [1.0; 2], 1e-4, &points, None), Some((Preconditioner::None, MOST_BESIDE_POINTS)));
-        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, Some(1.0)), Some((Preconditioner::Jacobi, MOST_BESIDE_POINTS)));
+        assert_eq!(of(1.0, [1.0; 2], 1e-4, &points, None), Some((Preconditioner::None, MOST_BESIDE_FAST)));
+        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, Some(1.0)), Some((Preconditioner::Jacobi, MOST_BESIDE_FAST)));
         assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, None), None);
         assert_eq!(of(1.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), None), jacobi);
         // Bounds of 78 iterations by all rows, and by some of 30 and 86.
@@ -98,6 +107,8 @@ mod tests {
         assert_eq!(of(80.0, [1.0, 90.0], 1e-4, &Choice::galerkin(), None), jacobi);
         assert_eq!(of(9.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), Some(1.0)), None);
         assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, &Choice::galerkin(), Some(1.0)), None);
+        let even = Dominance { couplings: 20.0, diagonal: 20.0, shift: [1.0; 2] };
+        assert_eq!(even.tried(1e-4, (&Choice::galerkin(), true), || None), None);
         let held = Dominance { couplings: 1.0, diagonal: 1.0, shift: [1.0, 1e6] };
         assert_eq!([false, true].map(|has_diagonal| held.is_strong(has_diagonal, 1e-8)), [false, true]);
     }

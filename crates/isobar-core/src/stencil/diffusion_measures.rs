@@ -205,19 +205,21 @@ impl Diffusion {
     }
 
     /// Chooses a solver if these options leave that open, by `policy::diffusion`, and what is tried before it, given the measures of the coefficients that `measure` returns,
-    /// if any. `measure` is called at most once.
+    /// if any. `measure` is called at most once. `makes_levels_fast` states whether the device makes levels in the time of a few iterations.
     ///
     /// # Errors
     /// The errors of `measure`.
     pub fn choice_by(
         &self,
         options: &SolverOptions,
+        makes_levels_fast: bool,
         measure: impl FnOnce() -> Result<Option<Measures>>,
     ) -> Result<Choice> {
         let choice = policy::diffusion::choose(options, measure, || ends_small(self))?;
         let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
-        let tried =
-            dominance.and_then(|dominance| dominance.tried(options.tolerance, &choice, || self.sampled_ratio()));
+        let tried = dominance.and_then(|dominance| {
+            dominance.tried(options.tolerance, (&choice, makes_levels_fast), || self.sampled_ratio())
+        });
         Ok(Choice { tried, ..choice })
     }
 
@@ -226,7 +228,7 @@ impl Diffusion {
     /// # Errors
     /// None of its own.
     pub fn choice_without_hybrid(&self, options: &SolverOptions) -> Result<Choice> {
-        self.choice_by(options, || Ok(self.measured(false)))
+        self.choice_by(options, false, || Ok(self.measured(false)))
     }
 
     /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother if points alone do not suffice and it takes less time than lines
@@ -239,7 +241,7 @@ impl Diffusion {
             return Ok(Choice::lines_apart());
         }
         let mut found = None;
-        let choice = self.choice_by(options, || {
+        let choice = self.choice_by(options, false, || {
             found = self.measures();
             Ok(found)
         })?;

@@ -101,7 +101,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     ) -> Result<Choice> {
         match self.ranks() {
             Some(ranks) => choice(self, ranks, stencil, options, false),
-            None => stencil.choice_by(options, || measure(stencil, operator)),
+            None => stencil.choice_by(options, true, || measure(stencil, operator)),
         }
     }
 
