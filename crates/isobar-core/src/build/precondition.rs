@@ -43,22 +43,26 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Makes a replacement for the iteration: a symmetric one where its cycles are not and the matrix has such, and in double
-    /// precision unless the user asked for less, so that it is linear to as many digits.
+    /// precision unless the user asked for less, so that it is linear to as many digits; multigrid, where conjugate gradients without it are
+    /// only tried.
     fn make_symmetric(&mut self) -> Result<()> {
         let is_single = self.options.precision == Precision::F64 && self.options.storage() == Precision::Mixed;
         let is_skew = self.stencil.is_symmetric()
             && !self.iteration.preconditions_symmetrically()
             && self.decision.reserve == Preconditioner::Multigrid;
-        if self.symmetric.is_some() || !(is_single || is_skew) {
+        let is_weak = matches!(self.options.preconditioner, Preconditioner::None | Preconditioner::Jacobi);
+        let tried = self.decision.after_trial.as_ref().filter(|_| is_weak);
+        if self.symmetric.is_some() || !(is_single || is_skew || tried.is_some()) {
             return Ok(());
         }
-        let mut options = self.options.clone();
-        if is_single {
+        let mut options = tried.map_or(&self.options, |after| &after.options).clone();
+        if is_single || tried.is_some() {
             options = in_double(options);
         }
-        if is_skew {
+        if is_skew || tried.is_some() {
             options = by_lines(options, self.decision.reserve);
         }
+        self.backend.prepare(&self.stencil, &self.operator, &options)?;
         let Parts { made, updates, coefficient_bytes, .. } =
             assemble(&self.backend, &self.stencil, &options, &self.operator, None, None, self.is_floating())?;
         self.description.bytes += made.workspace_bytes();

@@ -5,9 +5,9 @@ use std::f64::consts::PI;
 use isobar_core::conformance::arrays::noise;
 use isobar_core::prelude::*;
 
-const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
+pub(crate) const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
 
-fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
+pub(crate) fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Cg, preconditioner, tolerance, ..SolverOptions::default() }
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn state(stepper: &mut HeatStepper<Reference>, shape: Shape) -> Vec<f
 }
 
 /// Takes all steps and returns the iterations of each.
-fn run(stepper: &mut HeatStepper<Reference>, steps: usize) -> Vec<usize> {
+pub(crate) fn run(stepper: &mut HeatStepper<Reference>, steps: usize) -> Vec<usize> {
     let step = |_| {
         let step = stepper.step(&mut ignore).unwrap();
         assert!(step.is_taken, "{step:?}");
@@ -220,71 +220,6 @@ fn where_a_factorisation_is_too_weak_multigrid_is_named() {
     assert!(!step.is_taken && step.outcome.advice.as_ref().unwrap().contains("multigrid"), "{step:?}");
 }
 
-/// Long steps between closed cells, where incomplete Cholesky takes hundreds of iterations: multigrid takes over where the caller named no
-/// preconditioner, from the middle of the first step on. Short steps need none.
-#[test]
-fn multigrid_takes_over_long_steps() {
-    let shape = Shape::new(60, 50, 1);
-    let kappa = (0..shape.cells()).map(|n| if random(7, n) > 0.4 { 0.0 } else { 1.0 }).collect();
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
-    problem.boundary[0][0] = Boundary::Dirichlet(1.0);
-    let heat = Heat::in_cells(&problem, None).unwrap();
-    let initial = vec![0.0; shape.cells()];
-    let options = options(100.0, 1000.0, Scheme::BackwardEuler);
-    let solve = |preconditioner: Preconditioner| {
-        let solver = SolverOptions { max_iterations: 3000, ..solver(preconditioner, 1e-8) };
-        let mut stepper = stepper(&heat, options, &solver, &initial);
-        let notes = stepper.step(&mut ignore).unwrap().outcome.notes;
-        (run(&mut stepper, 9), notes, stepper.description().preconditioner.clone(), state(&mut stepper, shape))
-    };
-    let (iterations, notes, used, open) = solve(Preconditioner::Auto);
-    assert!(notes.iter().any(|note| note.contains("continued with multigrid")), "{notes:?}");
-    assert!(used == "multigrid" && iterations.iter().all(|&n| n < 40), "{used} {iterations:?}");
-    let (iterations, notes, used, named) = solve(MIC);
-    assert!(used == "mic" && iterations.iter().max() > Some(&60), "{used} {iterations:?} {notes:?}");
-    assert!(open.iter().zip(&named).all(|(a, b)| (a - b).abs() < 1e-6), "another state");
-    let mut short =
-        stepper(&heat, self::options(1e-4, 2e-4, Scheme::BackwardEuler), &solver(Preconditioner::Auto, 1e-8), &initial);
-    let iterations = run(&mut short, 2);
-    assert!(iterations.iter().all(|&n| n < 30) && short.description().preconditioner == "none", "{iterations:?}");
-}
-
-/// Steps begin with multigrid where a body is held by a large reaction, beside which a residual without it says nothing of the rest.
-#[test]
-fn held_bodies_do_not_hide_the_rest() {
-    let shape = Shape::new(30, 30, 1);
-    let is_held = |n: usize| n % 30 < 6 && n / 30 < 6;
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
-    let reaction: Vec<f64> = (0..shape.cells()).map(|n| if is_held(n) { 1e12 } else { 0.0 }).collect();
-    problem.reaction = Some(reaction.clone());
-    let heat = Heat::in_cells(&problem, Some(reaction)).unwrap();
-    let options = options(1e-4, 1e-4, Scheme::BackwardEuler);
-    let after = |preconditioner: Preconditioner, tolerance: f64| {
-        let solver = solver(preconditioner, tolerance);
-        let mut stepper = stepper(&heat, options, &solver, &vec![0.0; shape.cells()]);
-        assert!(stepper.step(&mut ignore).unwrap().is_taken);
-        (stepper.description().preconditioner.clone(), state(&mut stepper, shape))
-    };
-    let ((used, found), (_, expected)) = (after(Preconditioner::Auto, 1e-8), after(Preconditioner::Multigrid, 1e-13));
-    assert_eq!(used, "multigrid");
-    assert!(found.iter().zip(&expected).all(|(u, v)| (u - v).abs() < 1e-4));
-}
-
-/// A small state is a right-hand side near the end of single precision, in which cycles of the multigrid that takes over may be.
-#[test]
-fn small_states_are_taken_over_too() {
-    let shape = Shape::new(60, 60, 1);
-    let kappa = noise(shape.cells(), 5).iter().map(|x| (4.0 * x).exp()).collect();
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
-    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
-    let heat = Heat::in_cells(&problem, None).unwrap();
-    let initial: Vec<f64> = noise(shape.cells(), 6).iter().map(|x| 1e-60 * x).collect();
-    let options = options(1.0, 2.0, Scheme::BackwardEuler);
-    let mut stepper = stepper(&heat, options, &solver(Preconditioner::Auto, 1e-8), &initial);
-    run(&mut stepper, 2);
-    assert_eq!(stepper.description().preconditioner, "multigrid");
-}
-
 /// Relative to the right-hand side, rounding does not count as convergence.
 #[test]
 fn single_precision_makes_no_claim_beyond_it() {
@@ -414,41 +349,6 @@ fn what_changes_between_steps() {
     run(&mut stepper, 2);
     run(&mut same, 2);
     assert_eq!(state(&mut stepper, shape), state(&mut same, shape));
-}
-
-/// By default a step is solved directly while its matrix is separable, also after a change of its length, and by iteration when
-/// coefficients are not.
-#[test]
-fn separable_steps_are_direct_by_default() {
-    let shape = Shape::new(9, 7, 6);
-    let heat_of = |kappa: Vec<f64>| {
-        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
-        problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
-        problem.spacing[2] = Spacing::Given((0..shape.nz).map(|k| 0.1 + 0.03 * k as f64).collect());
-        Heat::in_cells(&problem, None).unwrap()
-    };
-    let uniform = heat_of(vec![0.7; shape.cells()]);
-    let rough = heat_of(noise(shape.cells(), 8).iter().map(|x| (2.0 * x).exp()).collect());
-    let initial = noise(shape.cells(), 3);
-    // The last step is shorter.
-    let options = options(0.02, 0.09, Scheme::CrankNicolson);
-    let open = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
-    let [mut direct, mut iterated] =
-        [&open, &solver(MIC, 1e-12)].map(|solver| stepper(&uniform, options, solver, &initial));
-    assert_eq!(direct.description().method, "direct");
-    assert_eq!(run(&mut direct, 3), [1; 3]);
-    run(&mut iterated, 3);
-    for (stepper, kind) in [(&mut direct, "none"), (&mut iterated, "mic")] {
-        stepper.update(rough.clone()).unwrap();
-        assert_eq!((&*stepper.description().method, &*stepper.description().preconditioner), ("cg", kind));
-        run(stepper, 2);
-        assert!(stepper.is_finished());
-    }
-    let [found, expected] = [&mut direct, &mut iterated].map(|stepper| state(stepper, shape));
-    assert!(found.iter().zip(&expected).all(|(u, v)| (u - v).abs() < 1e-9), "{found:?} {expected:?}");
-    assert_eq!(stepper(&rough, options, &open, &initial).description().preconditioner, "none");
-    let plain = SolverOptions { method: Method::Cg, ..open };
-    assert_eq!(stepper(&uniform, options, &plain, &initial).description().preconditioner, "none");
 }
 
 /// Long steps conserve the heat of each insulated component, in single precision too: residuals within the tolerance would let it drift.
