@@ -106,16 +106,13 @@ impl Case {
     /// Adds the vectors of conjugate gradients that come before the predicted multigrid, and stay while its levels are made, on a share of the grid.
     fn with_first(&self, of_multigrid: Memory, share: f64, overhead: &Overhead) -> Memory {
         let Memory { host, device } = of_multigrid;
-        let may_come_first = match &self.problem {
-            Problem::Heat(_) => true,
-            Problem::Diffusion(case) => case.has_shift(),
-            Problem::Helmholtz(_) => false,
+        // r, p and q; z with the diagonal; where p cannot be advanced in place, another p.
+        let vectors = match &self.problem {
+            Problem::Heat(_) if self.solver.leaves_step_preconditioner() => 3.0,
+            Problem::Diffusion(case) if case.has_shift() && self.solver.leaves_all_open() => 4.0,
+            _ => return of_multigrid,
         };
-        if !may_come_first || !self.solver.leaves_step_preconditioner() {
-            return of_multigrid;
-        }
-        // r, p and q; where p cannot be advanced in place, another p.
-        let first = (3.0 + overhead.vectors) * VALUE * self.problem.shape().cells() as f64 * share;
+        let first = (vectors + overhead.vectors) * VALUE * self.problem.shape().cells() as f64 * share;
         if overhead.is_apart { Memory { host, device: device + first } } else { Memory { host: host + first, device } }
     }
 

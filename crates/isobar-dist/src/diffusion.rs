@@ -9,13 +9,13 @@ use crate::ranks::Ranks;
 use crate::slabs::Slabs;
 
 /// Chooses a solver on ranks by [`of_diffusion`]. `has_points_above_lines` states whether these devices divide the levels of the
-/// hybrid smoother.
+/// hybrid smoother, `makes_levels_fast` whether they make levels in the time of a few iterations.
 pub fn choice<B: PartBackend>(
     backend: &B,
     ranks: &Ranks,
     stencil: &Diffusion,
     options: &SolverOptions,
-    has_points_above_lines: bool,
+    [has_points_above_lines, makes_levels_fast]: [bool; 2],
 ) -> Result<Choice> {
     let slabs = ranks.slabs(stencil.shape())?;
     let below = |[fine, coarse]: [Shape; 2]| if coarse.ny < fine.ny { slabs.halved() } else { Some(slabs.clone()) };
@@ -26,7 +26,7 @@ pub fn choice<B: PartBackend>(
     };
     let alone = match has_points_above_lines && has_above().is_some() {
         true => backend.alone().enter(|| stencil.choice_on_host(options))?,
-        false => backend.alone().enter(|| stencil.choice_without_hybrid(options))?,
+        false => backend.alone().enter(|| stencil.choice_without_hybrid(options, makes_levels_fast))?,
     };
     let has_points = || {
         let steps = steps(stencil, None);

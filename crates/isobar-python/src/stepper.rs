@@ -164,10 +164,14 @@ impl Stepper {
     }
 
     /// Returns (steps taken, time, whether the end time is reached).
-    fn moment(&self) -> PyResult<(usize, f64, bool)> {
-        let stepper = self.lock().map_err(raise)?;
-        let moment = stepper.moment();
-        Ok((moment.steps, moment.time, stepper.is_finished()))
+    fn moment(&self, py: Python<'_>) -> PyResult<(usize, f64, bool)> {
+        // A step in another thread holds the lock and may need the interpreter.
+        py.detach(|| {
+            let stepper = self.lock()?;
+            let moment = stepper.moment();
+            Ok((moment.steps, moment.time, stepper.is_finished()))
+        })
+        .map_err(raise)
     }
 
     /// Returns (nz, ny, nx).
@@ -180,10 +184,5 @@ impl Stepper {
     #[getter]
     fn coordinates(&self) -> [Vec<f64>; 3] {
         self.coordinates.clone()
-    }
-
-    #[getter]
-    fn preconditioner(&self) -> PyResult<String> {
-        Ok(self.lock().map_err(raise)?.description().preconditioner.clone())
     }
 }

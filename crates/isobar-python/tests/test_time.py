@@ -226,3 +226,16 @@ def test_steps_that_fail_are_no_rounding():
         with pytest.warns(isobar.NotConvergedWarning, match="step 1 not converged"):
             found = isobar.Heat(kappa, boundary=0.0).solve(u, dt=1.0, end_time=1.0, scheme="backward-euler", device="cpu", **options)
         assert not found.converged and found.iterations > 0 and np.array_equal(found.x, u)
+
+
+def test_a_change_of_the_preconditioner_is_noted():
+    """Long steps take multigrid, and the step in which that happens says so."""
+    kappa = np.exp(np.random.default_rng(1).standard_normal((60, 60)))
+    run = isobar.Heat(kappa, boundary=0.0).steps(1.0, dt=1e-2, end_time=2e-2)
+    first, second = run
+    assert "continued with multigrid" in " ".join(first.notes)
+    assert second.notes == ()
+    short = isobar.Heat(kappa, boundary=0.0).solve(1.0, dt=1e-6, end_time=2e-6)
+    assert short.steps[0].notes == () and short.report["solver"]["preconditioner"] is None
+    long = isobar.Heat(kappa, boundary=0.0).solve(1.0, dt=1e-2, end_time=2e-2)
+    assert long.report["solver"]["preconditioner"] == "multigrid"

@@ -5,6 +5,7 @@ use isobar::{Setup, Timed};
 use crate::args::BenchArgs;
 use crate::summary::entry;
 use crate::{Console, Result, Table, Time, device, files};
+use isobar_case::Problem;
 use isobar_case::report::{KernelReport, Report};
 
 /// Explains the column GB/s.
@@ -27,6 +28,12 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     case.require_memory(&device)?;
     let assembled = device.enter(|| case.assemble())?;
+    if let Problem::Heat(_) = &case.problem
+        && case.solver.leaves_step_preconditioner()
+    {
+        let text = "the matrix of a first step, with what suits a single solve; steps begin without a preconditioner if they are not solved directly";
+        console.line(entry("note", text));
+    }
     // Measured before the solve, whose own setup would fill all caches.
     let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;
     let Setup { first, again, update } = setup;

@@ -81,7 +81,7 @@ impl<'p> Restart<'p> {
     }
 
     /// Returns its state.
-    pub(super) fn state(&self) -> Result<&[f64]> {
+    fn state(&self) -> Result<&[f64]> {
         self.found
             .array("u")
             .map(Vec::as_slice)

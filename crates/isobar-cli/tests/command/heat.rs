@@ -342,6 +342,25 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
     }
 }
 
+/// A run that multigrid has joined continues bit for bit.
+#[test]
+fn a_run_with_multigrid_goes_on_bit_for_bit() {
+    let run = Case::new(CASE);
+    let set = ["grid.nx=90", "solver.method=cg", "heat.initial=random", "heat.dt=1e-2", "heat.end_time=0.06"];
+    let sets = |more: &[&str], last: &[&str]| run.solve(&[&overrides(&[&set[..], more].concat())[..], last].concat());
+    let whole = sets(&[], &["--output", "whole.npy"]);
+    assert_eq!(whole["solver"]["preconditioner"], "multigrid");
+    assert!(
+        whole["outcome"]["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("multigrid instead of no preconditioner from step 1 on")
+    );
+    sets(&["heat.end_time=0.03", "heat.checkpoint=run.ckpt"], &[]);
+    sets(&[], &["--restart", "run.ckpt", "--output", "parts.npy"]);
+    assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap());
+}
+
 /// "auto" is what a case without a preconditioner means.
 #[test]
 fn an_open_preconditioner_is_the_default() {

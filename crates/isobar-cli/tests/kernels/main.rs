@@ -71,7 +71,7 @@ fn runs(folder: &Path) -> Vec<Run> {
         let precision = format!("solver.multigrid.precision={precision}");
         add(&bubbles, &["grid.nx=256", "grid.ny=256", &precision], EVEN);
     }
-    // Steps whose matrix is not separable; in a plane after one without a preconditioner.
+    // Steps that are not solved directly, with a preconditioner and without.
     for (case, setting) in [("heat.toml", "solver.preconditioner=mic"), ("heat-2d.toml", "solver.method=cg")] {
         add(&cases.join(case), &[setting], EVEN);
     }

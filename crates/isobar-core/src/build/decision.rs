@@ -66,7 +66,8 @@ impl<S> Decision<S> {
     where
         S: Clone,
     {
-        Self { latest: None, after_direct: None, after_trial: None, ..self.clone() }
+        // A trial is watched there too; the main solver then continues a slow solve.
+        Self { latest: None, after_direct: None, ..self.clone() }
     }
 
     /// Returns whether another solver may continue a solve that is slow.
@@ -78,10 +79,13 @@ impl<S> Decision<S> {
     /// Notes whether a shift is known to dominate the couplings, if conjugate gradients without multigrid are the solver's own choice.
     pub(super) fn note_dominance<T: Stencil>(&mut self, stencil: &T, tolerance: f64) {
         let is_open = self.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
-        let is_weak = matches!(self.first.preconditioner, Preconditioner::None | Preconditioner::Jacobi);
-        let has_diagonal = self.first.preconditioner == Preconditioner::Jacobi;
-        self.is_dominated =
-            is_open && is_weak && self.first.method == Method::Cg && stencil.is_dominated(has_diagonal, tolerance);
+        let has_diagonal = match self.first.preconditioner {
+            Preconditioner::None => Some(false),
+            Preconditioner::Jacobi => Some(true),
+            _ => None,
+        };
+        let chosen = has_diagonal.filter(|_| is_open && self.first.method == Method::Cg);
+        self.is_dominated = chosen.is_some_and(|has_diagonal| stencil.is_dominated(has_diagonal, tolerance));
     }
 
     /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.

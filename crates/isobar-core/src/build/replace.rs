@@ -28,7 +28,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         residual: f64,
     ) -> Result<Option<String>> {
         match replacement {
-            Replacement::OfTrial => self.replace_trial(monitor, residual).map(Some),
+            Replacement::OfTrial => self.replace_trial(monitor, residual),
             Replacement::OfPoints => self.replace_points(monitor, residual).map(Some),
             Replacement::OfCycles => self.replace_cycles(monitor, residual),
             Replacement::OfPlain => self.replace_plain(monitor, residual),
@@ -61,12 +61,29 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
         let options = asked.resolved(&choice)?;
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        let what = match monitor.stop() {
-            Some(_) => format!("{} at iteration {at}", reason(monitor)),
-            None => format!("was slow up to iteration {at}, convergence factor {left:.3}"),
+        let why = match monitor.stop() {
+            Some(stop) => format!("{stop} at iteration {at}"),
+            None => format!("slow up to iteration {at}, convergence factor {left:.3}"),
         };
-        let note = format!("without a preconditioner the step {what}; continued with multigrid");
+        let note = format!("without a preconditioner: {why}; continued with multigrid");
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
+    }
+
+    /// Takes multigrid instead of no preconditioner in time steps, or as what follows direct solves, for new coefficients.
+    pub(crate) fn require_multigrid(&mut self) -> Result<()> {
+        if !self.decision.replaceable.is_plain {
+            return Ok(());
+        }
+        if let Some(after) = &mut self.decision.after_direct {
+            *after = with_multigrid(after.clone());
+        } else {
+            let asked = with_multigrid(self.options.clone());
+            let options = asked.resolved(&self.backend.choice(&self.stencil, &self.operator, &asked)?)?;
+            self.backend.prepare(&self.stencil, &self.operator, &options)?;
+            self.replace(options)?;
+        }
+        self.decision.replaceable.is_plain = false;
+        Ok(())
     }
 
     /// Continues with large bodies as deflation vectors, if there are any. Returns a note, if so.
@@ -133,20 +150,30 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         ))
     }
 
-    /// Continues with what follows a trial. Returns a note.
-    fn replace_trial(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let options = self.decision.after_trial.take().map_or_else(|| self.options.clone(), |after| after.options);
-        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+    /// Continues with what follows a trial, if the device has the memory. Returns a note, if so.
+    fn replace_trial(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        let Some(after) = self.decision.after_trial.take() else { return Ok(None) };
         let what = match self.options.preconditioner {
-            Preconditioner::Direct => "the nearest box was",
-            _ => "conjugate gradients without multigrid were",
+            Preconditioner::Direct => "the nearest box",
+            _ => "conjugate gradients without multigrid",
         };
-        self.decision.replaceable.is_points = options.multigrid.smoother.begins_with_points();
-        self.backend.prepare(&self.stencil, &self.operator, &options)?;
-        monitor.be(Patience::of(options.method));
-        self.replace(options)?;
-        monitor.change(residual);
-        Ok(format!("{what} slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"))
+        let (at, left, method) = (monitor.iterations(), (-monitor.pace()).exp(), after.options.method);
+        let why = match monitor.stop() {
+            Some(stop) => format!("{stop} at iteration {at}"),
+            None => format!("slow up to iteration {at}, convergence factor {left:.3}"),
+        };
+        let is_points = after.options.multigrid.smoother.begins_with_points();
+        if !self.replace_if_possible(after.options, monitor, residual)? {
+            return Ok(None);
+        }
+        // What was made for `precondition` during the trial is the same multigrid.
+        self.symmetric = None;
+        self.decision.replaceable.is_points = is_points;
+        monitor.be(Patience::of(method));
+        if method.is_stationary() && self.best.take().is_some() {
+            self.description.bytes -= self.layout.len() * size_of::<f64>();
+        }
+        Ok(Some(format!("{what}: {why}; continued with multigrid")))
     }
 
     /// Allocates the best iterate, for Krylov methods.

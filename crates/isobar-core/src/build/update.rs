@@ -125,6 +125,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
         let is_boxless = match &updated {
             Ok(()) => false,
+            Err(_) if self.options.preconditioner != Preconditioner::Direct => false,
             Err(Error::Invalid { .. } | Error::Unsupported(_)) => self.decision.after_trial.is_some(),
             Err(_) => self.decision.after_trial.is_some() && !is_divided(&self.backend),
         };

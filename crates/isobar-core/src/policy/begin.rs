@@ -73,8 +73,12 @@ pub(crate) struct Direct<A, U, N> {
     pub(crate) nearest: N,
 }
 
+/// The allowed iterations over those of a trial from which there is one, so that enough are left for what follows.
+const ENOUGH: f64 = 2.0;
+
 /// Decides how a solve begins, in this order: directly, if the matrix is separable; by conjugate gradients without multigrid, if `choice`, the
-/// matrix's own, tries them; if it is conjugate gradients with multigrid, with the nearest box instead, if that is near enough to be tried; by `choice`. The options are those that leave a direct solve
+/// matrix's own, tries them; with the nearest box, if `choice` is conjugate gradients with multigrid, and the box is near enough to be tried; by
+/// `choice`. The options are those that leave a direct solve
 /// open or not, and those of anything else. `is_own` states whether the preconditioner is the caller's own.
 ///
 /// # Errors
@@ -92,9 +96,10 @@ pub(crate) fn begin<F>(
     }
     let choice = choice()?;
     let mut beginning = Beginning::by(&choice, options)?;
-    if let Some(Tried { preconditioner, most_iterations }) =
-        choice.tried.filter(|_| !is_own && options.leaves_all_open())
-    {
+    let is_tried = |tried: &Tried| {
+        !is_own && options.leaves_all_open() && options.max_iterations as f64 >= ENOUGH * tried.most_iterations
+    };
+    if let Some(Tried { preconditioner, most_iterations }) = choice.tried.filter(is_tried) {
         beginning.why = vec!["no multigrid at first: the shift may dominate the couplings".into()];
         beginning.after_trial = Some(AfterTrial { options: beginning.options.clone(), most_iterations });
         (beginning.options.method, beginning.options.preconditioner) = (Method::Cg, preconditioner);
@@ -145,6 +150,18 @@ mod tests {
         assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));
         let other = begun(&open, [false, true, true], Choice::galerkin());
         assert!(other.factors.is_none() && other.why.is_empty());
+        // Conjugate gradients are tried before the box, if everything is open and enough iterations are allowed.
+        let tried = Some(Tried { preconditioner: Preconditioner::None, most_iterations: 40.0 });
+        let trial = |options: &SolverOptions| begun(options, [true, false, true], Choice { tried, ..Choice::cycles() });
+        let plain = trial(&open);
+        assert_eq!((plain.options.method, plain.options.preconditioner), (Method::Cg, Preconditioner::None));
+        assert_eq!(plain.after_trial.map(|after| after.options.method), Some(Method::Multigrid));
+        for other in [
+            SolverOptions { method: Method::Multigrid, ..open.clone() },
+            SolverOptions { max_iterations: 79, ..open.clone() },
+        ] {
+            assert!(trial(&other).after_trial.is_none());
+        }
         let direct = Direct { is_possible: true, factors: || None::<&str>, is_undivided: || true, nearest: || None };
         let divided = begin([&open; 2], false, direct, || Ok(Choice::galerkin())).unwrap();
         assert!(divided.factors.is_none() && divided.why[0].contains("one rank would solve this directly"));

@@ -37,13 +37,13 @@ impl Dominance {
     }
 
     /// Returns conjugate gradients without a preconditioner, or with the diagonal, if these may take less time than `other`, whose levels this device
-    /// may make fast. `sampled` returns the
-    /// largest sum of couplings over the shift among some rows, which decides on the diagonal where no bound does.
+    /// may make fast. `sampled` returns the largest sum of couplings over the shift among some rows, which decides on the diagonal where no bound
+    /// does.
     pub(crate) fn tried(
         &self,
         tolerance: f64,
         (other, makes_levels_fast): (&Choice, bool),
-        sampled: impl FnOnce() -> Option<f64>,
+        sampled: impl FnOnce() -> f64,
     ) -> Option<Tried> {
         let (most_iterations, times) = match makes_levels_fast || other.method == Method::Multigrid {
             true => (MOST_BESIDE_FAST, BOUND_BESIDE_FAST),
@@ -58,8 +58,8 @@ impl Dominance {
         } else if self.is_strong(true, tolerance) || (is_even && is_few(self.iterations(true, tolerance))) {
             by(Preconditioner::Jacobi)
         } else if is_even {
-            let ratio = sampled()?;
-            is_few(bound(2.0 * ratio + 1.0, tolerance)).then(|| by(Preconditioner::Jacobi))?
+            let condition = 2.0 * sampled() + 1.0;
+            if is_few(bound(condition, tolerance)) { by(Preconditioner::Jacobi) } else { None }
         } else {
             None
         }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_shift_that_dominates_needs_no_multigrid() {
         let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..Choice::galerkin() };
-        let of = |couplings: f64, shift: [f64; 2], tolerance: f64, other: &Choice, sampled: Option<f64>| {
+        let of = |couplings: f64, shift: [f64; 2], tolerance: f64, other: &Choice, sampled: f64| {
             let dominance = Dominance { couplings, diagonal: couplings, shift };
             dominance
                 .tried(tolerance, (other, false), || sampled)
@@ -95,20 +95,20 @@ mod tests {
         };
         let [plain, jacobi] = [Preconditioner::None, Preconditioner::Jacobi].map(|kind| Some((kind, MOST)));
         // Bounds of 9 and 31 iterations.
-        assert_eq!(of(1.0, [1.0; 2], 1e-4, &Choice::galerkin(), None), plain);
-        assert_eq!(of(1.0, [1.0; 2], 1e-4, &points, None), Some((Preconditioner::None, MOST_BESIDE_FAST)));
-        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, Some(1.0)), Some((Preconditioner::Jacobi, MOST_BESIDE_FAST)));
-        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, None), None);
-        assert_eq!(of(1.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), None), jacobi);
+        assert_eq!(of(1.0, [1.0; 2], 1e-4, &Choice::galerkin(), 1e9), plain);
+        assert_eq!(of(1.0, [1.0; 2], 1e-4, &points, 1e9), Some((Preconditioner::None, MOST_BESIDE_FAST)));
+        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, 1.0), Some((Preconditioner::Jacobi, MOST_BESIDE_FAST)));
+        assert_eq!(of(20.0, [1.0; 2], 1e-4, &points, 1e9), None);
+        assert_eq!(of(1.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), 1e9), jacobi);
         // Bounds of 78 iterations by all rows, and by some of 30 and 86.
-        assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), Some(4.0)), jacobi);
-        assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), Some(40.0)), None);
-        assert_eq!(of(33.0, [1.0, 1e3], 1e-8, &Choice::galerkin(), Some(4.0)), None);
-        assert_eq!(of(80.0, [1.0, 90.0], 1e-4, &Choice::galerkin(), None), jacobi);
-        assert_eq!(of(9.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), Some(1.0)), None);
-        assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, &Choice::galerkin(), Some(1.0)), None);
+        assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), 4.0), jacobi);
+        assert_eq!(of(33.0, [1.0; 2], 1e-8, &Choice::galerkin(), 40.0), None);
+        assert_eq!(of(33.0, [1.0, 1e3], 1e-8, &Choice::galerkin(), 4.0), None);
+        assert_eq!(of(80.0, [1.0, 90.0], 1e-4, &Choice::galerkin(), 1e9), jacobi);
+        assert_eq!(of(9.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), 1.0), None);
+        assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, &Choice::galerkin(), 1.0), None);
         let even = Dominance { couplings: 20.0, diagonal: 20.0, shift: [1.0; 2] };
-        assert_eq!(even.tried(1e-4, (&Choice::galerkin(), true), || None), None);
+        assert_eq!(even.tried(1e-4, (&Choice::galerkin(), true), || 1e9), None);
         let held = Dominance { couplings: 1.0, diagonal: 1.0, shift: [1.0, 1e6] };
         assert_eq!([false, true].map(|has_diagonal| held.is_strong(has_diagonal, 1e-8)), [false, true]);
     }

@@ -1,6 +1,5 @@
 //! The preconditioner of time steps.
 
-use super::ladder::with_multigrid;
 use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
 
@@ -24,18 +23,18 @@ impl SolverOptions {
         }
         match self.max_iterations >= FEWEST && is_even() {
             true => Self { preconditioner: Preconditioner::None, ..self.clone() },
-            false => with_multigrid(self.clone()),
+            false => Self { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..self.clone() },
         }
     }
 }
 
-/// The largest of a cell's own shift over that of a step, and of a row over the least shift of a step, with which rows are even…
-const MOST_UNEVEN: f64 = 100.0;
+/// The largest shift of a volume over the smallest, and of a row over the least shift, with which rows are even…
+pub(crate) const MOST_UNEVEN: f64 = 100.0;
 /// …and the largest contrast of coefficients where rows are larger.
 const MOST_CONTRAST: f64 = 1e5;
 
-/// Returns whether the rows of a step's matrix are even, by the largest shift of a cell over that of the step, the largest row over the least shift,
-/// and the contrast of coefficients.
-pub(crate) fn has_even_rows([shift, row, contrast]: [f64; 3]) -> bool {
-    shift <= MOST_UNEVEN && (row <= MOST_UNEVEN || contrast <= MOST_CONTRAST)
+/// Returns whether the rows of a step's matrix are even, by the largest shift of a volume over the smallest, the largest row over the least shift of
+/// a step, and the contrast of coefficients.
+pub(crate) fn has_even_rows([shifts, row, contrast]: [f64; 3]) -> bool {
+    shifts <= MOST_UNEVEN && (row <= MOST_UNEVEN || contrast <= MOST_CONTRAST)
 }

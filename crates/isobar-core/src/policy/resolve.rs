@@ -5,9 +5,9 @@ use crate::options::{CyclePrecision, Method, MultigridOptions, Norm, Preconditio
 use crate::{Error, Precision, Result};
 
 impl SolverOptions {
-    /// Returns whether method, preconditioner, multigrid and precision are left open, so that a direct solve, or the nearest box, may be
+    /// Returns whether method, preconditioner, multigrid and precision are left open, so that a direct solve, or a trial, may be
     /// chosen.
-    pub(crate) fn leaves_all_open(&self) -> bool {
+    pub fn leaves_all_open(&self) -> bool {
         self.method == Method::Auto
             && self.preconditioner == Preconditioner::Auto
             && self.deflation.is_none()

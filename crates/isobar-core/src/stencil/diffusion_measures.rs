@@ -83,17 +83,16 @@ impl Diffusion {
         Some(Dominance { couplings, diagonal, shift: [shift.least, shift.most] })
     }
 
-    /// Returns the largest sum of couplings over the shift among some rows, spread over the grid; nothing if one has no positive shift.
-    fn sampled_ratio(&self) -> Option<f64> {
+    /// Returns the largest sum of couplings over the shift, which is positive, among some rows, spread over the grid.
+    fn sampled_ratio(&self) -> f64 {
         const ROWS: usize = 256;
         /// The fractional parts of its multiples are spread evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
         const GOLDEN: f64 = 0.618_033_988_749_894_8;
         let shape = Stencil::shape(self);
-        (0..ROWS.min(shape.cells())).try_fold(0.0_f64, |most, n| {
+        (0..ROWS.min(shape.cells())).fold(0.0, |most, n| {
             let at = shape.place(((n as f64 * GOLDEN).fract() * shape.cells() as f64) as usize);
             let couplings: f64 = self.neighbours(at).map(|(_, coupling)| coupling).sum();
-            let shift = self.shift(at);
-            (shift > 0.0).then(|| most.max(couplings / shift))
+            most.max(couplings / self.shift(at))
         })
     }
 
@@ -204,8 +203,8 @@ impl Diffusion {
         self.spreads().iter().any(|field| field.has_zeros())
     }
 
-    /// Chooses a solver if these options leave that open, by `policy::diffusion`, and what is tried before it, given the measures of the coefficients that `measure` returns,
-    /// if any. `measure` is called at most once. `makes_levels_fast` states whether the device makes levels in the time of a few iterations.
+    /// Chooses a solver if these options leave that open, by `policy::diffusion`, and what is tried before it, given the measures of the coefficients
+    /// that `measure` returns, if any. It is called at most once. `makes_levels_fast` states whether the device makes levels in the time of a few iterations.
     ///
     /// # Errors
     /// The errors of `measure`.
@@ -227,8 +226,8 @@ impl Diffusion {
     ///
     /// # Errors
     /// None of its own.
-    pub fn choice_without_hybrid(&self, options: &SolverOptions) -> Result<Choice> {
-        self.choice_by(options, false, || Ok(self.measured(false)))
+    pub fn choice_without_hybrid(&self, options: &SolverOptions, makes_levels_fast: bool) -> Result<Choice> {
+        self.choice_by(options, makes_levels_fast, || Ok(self.measured(false)))
     }
 
     /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother if points alone do not suffice and it takes less time than lines

@@ -12,7 +12,7 @@ pub mod stepper;
 use crate::build::Description;
 use crate::options::{Scheme, StepGuess, Steps};
 use crate::outcome::Outcome;
-use crate::policy::heat::has_even_rows;
+use crate::policy::heat::{MOST_UNEVEN, has_even_rows};
 use crate::problem::{Heat, Mass};
 use crate::solver::Observer;
 use crate::{Result, Source, Target};
@@ -33,8 +33,7 @@ pub struct HeatOptions {
 }
 
 impl Heat {
-    /// Returns whether the rows of all steps' matrices are of similar size: no cell is held by a shift of its own that is far larger than that of
-    /// the longest step, nor by couplings to others.
+    /// Returns whether the rows of all steps' matrices are of similar size: no cell is held by a far larger shift than others, nor by couplings.
     pub(crate) fn has_even_rows(&self, options: &HeatOptions) -> bool {
         let stiffness = &self.stiffness;
         // A step of automatic length may be as long as the run.
@@ -48,10 +47,14 @@ impl Heat {
             Mass::Uniform(volume) => *volume,
             Mass::Given(volumes) => volumes.iter().copied().filter(|&v| v > 0.0).fold(f64::INFINITY, f64::min),
         };
-        let over_own = |(n, shift): (usize, &f64)| if *shift == 0.0 { 0.0 } else { shift / (c * volume(n)) };
-        let shift =
-            stiffness.stored_shift().map_or(0.0, |all| all.iter().enumerate().map(over_own).fold(0.0, f64::max));
-        has_even_rows([shift, stiffness.largest_row() / (c * least), stiffness.contrast()])
+        // The shift of a step and the cell's own, over that of the step.
+        let times = |(n, shift): (usize, &f64)| 1.0 + if *shift == 0.0 { 0.0 } else { shift / (c * volume(n)) };
+        let own = stiffness.stored_shift().unwrap_or_default();
+        let most = own.iter().enumerate().map(times).fold(1.0, f64::max);
+        let is_active = |(n, _): &(usize, &f64)| stiffness.is_active(self.shape().place(*n));
+        let smallest = || own.iter().enumerate().filter(is_active).map(times).fold(f64::INFINITY, f64::min);
+        let shifts = if most > MOST_UNEVEN { most / smallest() } else { most };
+        has_even_rows([shifts, stiffness.largest_row() / (c * least), stiffness.contrast()])
     }
 }
 

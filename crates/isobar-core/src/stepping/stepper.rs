@@ -184,6 +184,9 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             self.backend.update(&**operator, &matrix)?;
         }
         if let Some(heat) = heat {
+            if !heat.has_even_rows(&self.options) {
+                self.system.require_multigrid()?;
+            }
             self.set_source(&heat)?;
             (self.heat, self.dt) = (heat, dt);
             self.find_conserved()?;

@@ -51,6 +51,18 @@ fn held_bodies_do_not_hide_the_rest() {
         assert!(stepper.step(&mut ignore).unwrap().is_taken);
         (stepper.description().preconditioner.clone(), state(&mut stepper, shape))
     };
+    // New coefficients that hold a body are taken as such ones are from the beginning, after iterations and after direct solves.
+    let mut rough = DiffusionProblem { reaction: None, ..problem.clone() };
+    let even = Heat::in_cells(&rough, None).unwrap();
+    rough.coefficient = Coefficient::Isotropic(noise(shape.cells(), 3).iter().map(|x| (0.1 * x).exp()).collect());
+    for (heat_before, method) in [(Heat::in_cells(&rough, None).unwrap(), "cg"), (even, "direct")] {
+        let solver = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+        let mut stepper = stepper(&heat_before, options, &solver, &vec![0.0; shape.cells()]);
+        assert_eq!(stepper.description().method, method);
+        stepper.update(heat.clone()).unwrap();
+        let description = stepper.description();
+        assert_eq!((&*description.method, &*description.preconditioner), ("cg", "multigrid"), "after {method}");
+    }
     let ((used, found), (_, expected)) = (after(Preconditioner::Auto, 1e-8), after(Preconditioner::Multigrid, 1e-13));
     assert_eq!(used, "multigrid");
     assert!(found.iter().zip(&expected).all(|(u, v)| (u - v).abs() < 1e-4));

@@ -240,7 +240,7 @@ impl Supports<stencil::Diffusion> for Cpu {
 
     fn choice(&self, stencil: &stencil::Diffusion, _: &Arc<Diffusion<f64>>, options: &SolverOptions) -> Result<Choice> {
         match self.ranks() {
-            Some(ranks) => choice(self, ranks, stencil, options, true),
+            Some(ranks) => choice(self, ranks, stencil, options, [true, false]),
             None => Ok(self.enter(|| stencil.choice(options))),
         }
     }

@@ -100,7 +100,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         options: &SolverOptions,
     ) -> Result<Choice> {
         match self.ranks() {
-            Some(ranks) => choice(self, ranks, stencil, options, false),
+            Some(ranks) => choice(self, ranks, stencil, options, [false, true]),
             None => stencil.choice_by(options, true, || measure(stencil, operator)),
         }
     }

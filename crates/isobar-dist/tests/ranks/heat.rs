@@ -40,13 +40,17 @@ fn steps_are_those_of_one_rank() {
     rock.spacing[2] = Spacing::Given(vec![0.1, 0.2, 0.3, 0.2, 0.1]);
     rock.boundary[0] = [Boundary::Dirichlet(0.3), Boundary::Neumann(0.1)];
     let rock = Heat::in_cells(&rock, None).unwrap();
-    let solver = SolverOptions { tolerance: 1e-9, ..cg(Preconditioner::Line) };
+    let solvers =
+        [Preconditioner::Line, Preconditioner::Auto].map(|kind| SolverOptions { tolerance: 1e-9, ..cg(kind) });
     let ring = |ny: usize| {
         let mut ring = rough(Shape::new(8, ny, 4));
         ring.boundary[1] = [Boundary::Periodic; 2];
         Heat::in_cells(&ring, None).unwrap()
     };
-    for (n, heat) in [plain, rock, ring(14), ring(13)].iter().enumerate() {
+    let problems = [plain, rock, ring(14), ring(13)];
+    for ((n, heat), solver) in
+        problems.iter().enumerate().flat_map(|heat| solvers.iter().map(move |solver| (heat, solver)))
+    {
         let first = heat.sine([1.0; 3]);
         let kinds = [
             (Scheme::CrankNicolson, StepGuess::Extrapolated, None),
@@ -55,13 +59,13 @@ fn steps_are_those_of_one_rank() {
         ];
         for (scheme, guess, error) in kinds {
             let options = HeatOptions { steps: Steps::new(2e-3, 1e-2).unwrap(), error, scheme, guess };
-            let (alone, u, energy) = run(&cpu(None), heat, options, &solver, &first).unwrap();
+            let (alone, u, energy) = run(&cpu(None), heat, options, solver, &first).unwrap();
             for ranks in [1, 2, 3, 6] {
-                let what = format!("problem {n}, {scheme:?}, {guess:?} on {ranks} ranks");
+                let what = format!("problem {n}, {:?}, {scheme:?}, {guess:?} on {ranks} ranks", solver.preconditioner);
                 let shape = heat.shape();
                 let parts = threads::run(ranks, |world| {
                     let backend = join(Cpu::new(1)?, Arc::new(world));
-                    Ok((backend.own_rows(shape)?, run(&backend, heat, options, &solver, &first)?))
+                    Ok((backend.own_rows(shape)?, run(&backend, heat, options, solver, &first)?))
                 });
                 let mut together = vec![f64::NAN; shape.cells()];
                 for (rows, (counts, v, found)) in parts.unwrap() {

@@ -254,8 +254,8 @@ impl<'a> Run<'a> {
         self.seconds.solve += clock.elapsed().as_secs_f64();
         let now = &self.stepper.description().preconditioner;
         if *now != before {
-            let with = if before == "none" { "without a preconditioner".into() } else { format!("with {before}") };
-            self.replaced.push(format!("step {} was slow {with}; {now} from there on", step.number));
+            let before = if before == "none" { "no preconditioner" } else { &before };
+            self.replaced.push(format!("{now} instead of {before} from step {} on", step.number));
         }
         self.iterations += step.iterations;
         self.rejected += step.rejected;

@@ -212,7 +212,7 @@ impl Count<'_> {
             Method::Cg => {
                 let norm = f64::from(options.norm == Norm::Scaled);
                 let (residual, exact) = if options.rounds_residuals() { (inner, 1.0) } else { (size, 0.0) };
-                let vectors = cg::RESIDUALS - usize::from(matches!(kind, Kind::None | Kind::Auto));
+                let vectors = cg::residuals(!matches!(kind, Kind::None | Kind::Auto));
                 self.vectors(vectors as f64 + norm, layout, residual);
                 self.vectors(1.0 + more + exact, layout, size);
             }

@@ -41,8 +41,10 @@ pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     scalars: B::Scalars,
 }
 
-/// Vectors of a [`Cg`] in the precision of its residuals: r, z and q, z with a preconditioner alone.
-pub const RESIDUALS: usize = 3;
+/// Returns the vectors of a [`Cg`] in the precision of its residuals: r, q and, with a preconditioner, z.
+pub(crate) fn residuals(has_z: bool) -> usize {
+    2 + usize::from(has_z)
+}
 
 /// ‖z‖² at the end.
 const CORRECTION: Scalar = Scalar::new(8);
@@ -212,7 +214,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
 
     fn workspace_bytes(&self) -> usize {
         let this = &self.recurrence;
-        let residuals = RESIDUALS - usize::from(this.z.is_none()) + usize::from(this.scaled.is_some());
+        let residuals = residuals(this.z.is_some()) + usize::from(this.scaled.is_some());
         let directions = 1 + usize::from(this.p_odd.is_some()) + this.steps.vectors();
         let bytes = residuals * size_of::<S>() + directions * size_of::<T>();
         this.steps.operator().layout().len() * bytes + this.preconditioner.workspace_bytes()

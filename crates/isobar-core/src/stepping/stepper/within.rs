@@ -13,7 +13,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Takes a step as long as its estimated error allows.
     pub(super) fn step_within(&mut self, control: &mut Control<B>, observer: &mut Observer<'_>) -> Result<Step> {
         let (tolerance, end) = (control.tolerance, self.options.steps.end);
-        let (mut iterations, mut rejected) = (0, 0);
+        let (mut iterations, mut rejected, mut notes) = (0, 0, Vec::new());
         loop {
             let (dt, is_last) = adaptive::length(self.wanted, [self.time, end], rejected, tolerance)?;
             if dt != self.dt {
@@ -21,19 +21,27 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             }
             self.set_rhs(None)?;
             self.set_guess()?;
-            let first = self.solve(observer)?;
+            let mut first = self.solve(observer)?;
             iterations += first.iterations;
+            // Those of rejected lengths stay.
+            first.notes.splice(0..0, notes.drain(..));
             let time = if is_last { end } else { self.time + dt };
             let number = self.taken + 1;
             let step = Step { number, time, dt, error: None, rejected, iterations, outcome: first, is_taken: false };
             if !step.outcome.converged() {
                 return Ok(step);
             }
-            let (error, outcome) = self.estimate(control, &mut iterations, observer)?;
-            let Some(error) = error else { return Ok(Step { outcome, iterations, ..step }) };
+            let (error, mut outcome) = self.estimate(control, &mut iterations, observer)?;
+            let mut step = step;
+            let all = [std::mem::take(&mut step.outcome.notes), std::mem::take(&mut outcome.notes)].concat();
+            let Some(error) = error else {
+                outcome.notes = all;
+                return Ok(Step { outcome, iterations, ..step });
+            };
             let next = adaptive::next_length(self.options.scheme, dt, error, tolerance, rejected == 0);
             if error > tolerance || error.is_nan() {
                 rejected += 1;
+                notes = all;
                 self.wanted = next;
                 continue;
             }
@@ -44,6 +52,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             self.backend.convert(&control.states[0], self.system.solution_mut())?;
             self.advance()?;
             (self.taken, self.time) = (number, time);
+            step.outcome.notes = all;
             return Ok(Step { error: Some(error), iterations, is_taken: true, ..step });
         }
     }
@@ -68,7 +77,9 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             self.backend.convert(self.system.solution(), second)?;
             self.extrapolate(Some(first))?;
             self.set_rhs(Some(second))?;
+            let notes = std::mem::take(&mut outcome.notes);
             outcome = self.solve(observer)?;
+            outcome.notes.splice(0..0, notes);
             *iterations += outcome.iterations;
         }
         if !outcome.converged() {
