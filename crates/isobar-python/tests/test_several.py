@@ -175,6 +175,19 @@ def test_gradients_of_each(rng):
         np.testing.assert_allclose(result.gradient(xbar).kappa, solver.solve(b[n]).gradient(xbar).kappa, rtol=1e-9, atol=1e-12)
 
 
+def test_a_trial_is_watched_in_each(rng):
+    """Conjugate gradients that are tried, and suit the first system by chance, give way in the others."""
+    kappa = np.ones((64, 64))
+    kappa[20:30, 5:30] = 0.3
+    reaction = 8 * 64**2 / 28
+    solver = isobar.Solver(isobar.Diffusion(kappa, reaction=reaction, boundary=0.0), device="cpu", threads=2, tolerance=1e-8)
+    b = reaction * rng.standard_normal((5, 64, 64))
+    b[0] = 0.0
+    several = solver.solve(b)
+    assert several.converged and "continued with multigrid" in " ".join(note for result in several.results for note in result.notes)
+    assert max(result.iterations for result in several.results[2:]) < 20
+
+
 def test_torch(rng):
     torch = pytest.importorskip("torch")
     solver, b, expected = systems(rng, (4, 5, 6), 3)
