@@ -57,16 +57,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Continues with multigrid where time steps without a preconditioner were slow, if it can. Returns a note, if so.
     fn replace_plain(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
         self.decision.replaceable.is_plain = false;
-        let asked = with_multigrid(self.options.clone());
-        let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
-        let options = asked.resolved(&choice)?;
-        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        let why = match monitor.stop() {
-            Some(stop) => format!("{stop} at iteration {at}"),
-            None => format!("slow up to iteration {at}, convergence factor {left:.3}"),
-        };
-        let note = format!("without a preconditioner: {why}; continued with multigrid");
+        let options = self.multigrid_of_steps()?;
+        let note = format!("without a preconditioner: {}; continued with multigrid", why(monitor));
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
+    }
+
+    /// Returns the options of multigrid for time steps, which leave nothing open.
+    fn multigrid_of_steps(&self) -> Result<SolverOptions> {
+        let asked = with_multigrid(self.options.clone());
+        asked.resolved(&self.backend.choice(&self.stencil, &self.operator, &asked)?)
     }
 
     /// Takes multigrid instead of no preconditioner in time steps, or as what follows direct solves, for new coefficients.
@@ -77,8 +76,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if let Some(after) = &mut self.decision.after_direct {
             *after = with_multigrid(after.clone());
         } else {
-            let asked = with_multigrid(self.options.clone());
-            let options = asked.resolved(&self.backend.choice(&self.stencil, &self.operator, &asked)?)?;
+            let options = self.multigrid_of_steps()?;
             self.backend.prepare(&self.stencil, &self.operator, &options)?;
             self.replace(options)?;
         }
@@ -157,11 +155,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             Preconditioner::Direct => "the nearest box",
             _ => "conjugate gradients without multigrid",
         };
-        let (at, left, method) = (monitor.iterations(), (-monitor.pace()).exp(), after.options.method);
-        let why = match monitor.stop() {
-            Some(stop) => format!("{stop} at iteration {at}"),
-            None => format!("slow up to iteration {at}, convergence factor {left:.3}"),
-        };
+        let (why, method) = (why(monitor), after.options.method);
         let is_points = after.options.multigrid.smoother.begins_with_points();
         if !self.replace_if_possible(after.options, monitor, residual)? {
             return Ok(None);
@@ -208,5 +202,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         (self.iteration, self.updates, self.options) = (made, updates, options);
         self.beside.clear();
         Ok(())
+    }
+}
+
+/// Returns why an iteration is replaced: its end, or its pace.
+fn why(monitor: &Monitor<'_>) -> String {
+    let at = monitor.iterations();
+    match monitor.stop() {
+        Some(stop) => format!("{stop} at iteration {at}"),
+        None => format!("slow up to iteration {at}, convergence factor {:.3}", (-monitor.pace()).exp()),
     }
 }

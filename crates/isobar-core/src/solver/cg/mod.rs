@@ -34,8 +34,8 @@ use steps::{Full, Rounded, Steps};
 /// is rounded, so r drifts away from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
 /// does not slow convergence down (van der Vorst and Ye, 2000, for the idea of replacing residuals).
 ///
-/// Storage: 4 n-vectors (r, z, p, q; without a preconditioner z is r) besides b and u, another p if the operator does not advance it in place (CUDA), one for the norm
-/// ‖D^−½ r‖ if it is used, and one for b − A u if r is rounded.
+/// Storage: 4 n-vectors (r, z, p, q; without a preconditioner z is r) besides b and u, another p if the operator does not advance it in place
+/// (CUDA), one for the norm ‖D^−½ r‖ if it is used, and one for b − A u if r is rounded.
 pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     recurrence: Recurrence<B, T, S>,
     scalars: B::Scalars,

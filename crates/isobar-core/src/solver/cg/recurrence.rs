@@ -117,7 +117,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Recurrence<B, T, S> {
     }
 
     /// Computes ⟨z, q⟩ of this parity.
-    fn sum_zq(&mut self, parity: usize, scalars: &mut B::Scalars) -> Result<()> {
+    fn sum_zq(&self, parity: usize, scalars: &mut B::Scalars) -> Result<()> {
         self.backend.dot(self.z.as_ref().unwrap_or(&self.r), &self.q, ZQ[parity].of(scalars))
     }
 
