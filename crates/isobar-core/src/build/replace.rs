@@ -5,7 +5,7 @@ use super::assembly::{Parts, assemble};
 use super::iterate::reason;
 use super::system::System;
 use crate::error::{Error, Result};
-use crate::options::{Preconditioner, SolverOptions};
+use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::policy::ladder::{Replacement, after_points, around_cycles, in_double, with_bodies, with_multigrid};
 use crate::policy::watch;
 use crate::precond::deflation::large_bodies;
@@ -132,20 +132,24 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(format!("multigrid in single precision {why} {at}; continued in double precision"))
     }
 
-    /// Continues with conjugate gradients and the preconditioner for any coefficients. Returns a note.
+    /// Continues with the preconditioner for any coefficients, by conjugate gradients unless multigrid was asked for. Returns a note.
     fn replace_points(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let options = after_points(self.options.clone(), self.decision.reserve);
-        let has_cycles = self.decision.reserve == Preconditioner::Multigrid;
+        let options = after_points(self.options.clone(), self.decision.reserve, self.decision.replaceable.method);
+        let (method, preconditioner) = (options.method, options.preconditioner);
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        self.keep_best()?;
+        if !method.is_stationary() {
+            self.keep_best()?;
+        }
         self.replace(options)?;
         self.decision.replaceable.is_points = false;
         monitor.change(residual);
-        monitor.be(Patience::Krylov);
-        let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.decision.reserve.name() };
-        Ok(format!(
-            "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; continued with cg, preconditioner {to}"
-        ))
+        monitor.be(Patience::of(method));
+        let to = match (method, preconditioner) {
+            (Method::Multigrid, _) => "lines on Galerkin grids",
+            (_, Preconditioner::Multigrid) => "cg, preconditioner multigrid, lines on Galerkin grids",
+            _ => &format!("cg, preconditioner {}", preconditioner.name()),
+        };
+        Ok(format!("cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; continued with {to}"))
     }
 
     /// Continues with what follows a trial, if the device has the memory. Returns a note, if so.

@@ -23,8 +23,8 @@ pub enum CyclePrecision {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Smoother {
-    /// The choice depends on the matrix: see [`Choice`](crate::policy::Choice); lines, unless method and preconditioner are left open
-    /// too.
+    /// The choice depends on the matrix: see [`Choice`](crate::policy::Choice); lines, where method or preconditioner are named that the
+    /// choice would not be used with.
     #[default]
     Auto,
     /// u += ρ M⁻¹(f − A u), all columns at once; the papers' choice, with ρ = 2/3.

@@ -44,9 +44,8 @@ impl<F> Beginning<F> {
         let resolved = options.resolved(choice)?;
         let is_chosen = options.method == Method::Auto;
         let has_cycles = matches!(resolved.method, Method::Multigrid | Method::Modes);
-        let is_replaceable = is_chosen
-            && options.multigrid.smoother == Smoother::Auto
-            && resolved.multigrid.smoother.begins_with_points();
+        let is_replaceable =
+            options.multigrid.smoother == Smoother::Auto && resolved.multigrid.smoother.begins_with_points();
         Ok(Self {
             is_replaceable,
             is_cycles: is_chosen && has_cycles && !is_replaceable,

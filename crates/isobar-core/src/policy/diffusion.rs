@@ -168,7 +168,7 @@ fn choose_method(
         && options.deflation.is_none()
         && options.norm != Norm::Scaled
         && matches!(options.multigrid.smoother, Smoother::Auto | Smoother::PointRedBlack);
-    if options.method != Method::Auto || !is_open {
+    if !matches!(options.method, Method::Auto | Method::Multigrid) || !is_open {
         return Ok(lines);
     }
     let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..lines.clone() };
@@ -193,7 +193,10 @@ pub(crate) fn with_hybrid(
     cells: usize,
     has_coarser: impl FnOnce() -> bool,
 ) -> Choice {
-    let is_open = choice.smoother == Smoother::LineRedBlack && options.multigrid.smoother == Smoother::Auto;
+    let is_open = choice.smoother == Smoother::LineRedBlack
+        && options.multigrid.smoother == Smoother::Auto
+        && matches!(options.method, Method::Auto | Method::Cg)
+        && matches!(options.preconditioner, Preconditioner::Auto | Preconditioner::Multigrid);
     let Some(Measures { stiffness, contrast, jump, has_closed, crosses, .. }) =
         measures.filter(|_| is_open && cells >= FEWEST_ABOVE_LINES)
     else {

@@ -1,6 +1,8 @@
 //! The continuation of a solve after an iteration that was slow or failed.
 
-use crate::options::{CyclePrecision, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
+use crate::options::{
+    CyclePrecision, Deflation, Method, MultigridOptions, Preconditioner, Smoother, SolverOptions, Stripes,
+};
 use crate::outcome::Stop;
 use crate::real::Precision;
 
@@ -146,9 +148,13 @@ pub(crate) fn by_lines(mut options: SolverOptions, preconditioner: Preconditione
     options
 }
 
-/// Returns the options that follow cycles that relax points: [`by_lines`], in double precision where no cycles are left for single
-/// precision.
-pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditioner) -> SolverOptions {
+/// Returns the options that follow cycles that relax points: the same cycles with lines, if the user `asked` for multigrid as the method, else
+/// [`by_lines`], in double precision where no cycles are left for single precision.
+pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditioner, asked: Method) -> SolverOptions {
+    if asked == Method::Multigrid {
+        let multigrid = MultigridOptions { smoother: Smoother::LineRedBlack, ..options.multigrid.clone() };
+        return SolverOptions { multigrid, ..options };
+    }
     let options = by_lines(options, preconditioner);
     let has_cycles = preconditioner == Preconditioner::Multigrid;
     if options.storage() == Precision::Mixed && !has_cycles { in_double(options) } else { options }

@@ -53,15 +53,16 @@ impl SolverOptions {
     pub fn resolved(&self, choice: &Choice) -> Result<Self> {
         self.validate()?;
         let mut this = self.clone();
-        if this.multigrid.smoother == Smoother::Auto {
-            let is_open = (this.method, this.preconditioner) == (Method::Auto, Preconditioner::Auto);
-            this.multigrid.smoother = if is_open { choice.smoother } else { Smoother::LineRedBlack };
-        }
         if this.method == Method::Auto {
             this.method = if this.deflation.is_some() { Method::Cg } else { choice.method };
         }
         if this.preconditioner == Preconditioner::Auto {
             this.preconditioner = choice.preconditioner;
+        }
+        if this.multigrid.smoother == Smoother::Auto {
+            let is_chosen = this.method == choice.method
+                && (this.method.is_stationary() || this.preconditioner == choice.preconditioner);
+            this.multigrid.smoother = if is_chosen { choice.smoother } else { Smoother::LineRedBlack };
         }
         if this.method.is_stationary() {
             this.preconditioner = Preconditioner::None;

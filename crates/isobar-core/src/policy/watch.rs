@@ -64,7 +64,9 @@ pub(crate) struct Watch {
 /// The replacements that a slow iteration has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replaceable {
-    /// Cycles that relax points were chosen automatically, and conjugate gradients may replace them.
+    /// The method that was asked for.
+    pub(crate) method: Method,
+    /// Points were chosen automatically, on the finest grid at least, and lines may replace them.
     pub(crate) is_points: bool,
     /// Other cycles were chosen automatically as the method, and a Krylov method with them may replace them.
     pub(crate) is_cycles: bool,
@@ -88,7 +90,15 @@ impl Replaceable {
     ) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
         let is_plain = is_open(open) && otherwise.preconditioner == Preconditioner::None;
-        Self { is_points, is_cycles, is_automatic: is_open(asked), is_plain, is_old: false, may_deflate: true }
+        Self {
+            method: asked.method,
+            is_points,
+            is_cycles,
+            is_automatic: is_open(asked),
+            is_plain,
+            is_old: false,
+            may_deflate: true,
+        }
     }
 
     /// Returns whether the iteration of these resolved options may be deflated.

@@ -187,6 +187,10 @@ fn what_is_slow_gives_way() {
     let hidden = |at: [f64; 3]| uneven(at) * if (0.45..0.55).contains(&at[0]) { 1.0 } else { 1.4 };
     let mild = solve(&stencil(Shape::new(64, 64, 1), [1.0; 3], SOUTH, hidden), &options());
     assert_eq!(mild.method, "multigrid");
+    // Multigrid by name has points too; where they are slow, its lines take over.
+    let by_name = SolverOptions { method: Method::Multigrid, ..options() };
+    let named = solve(&stencil(Shape::new(64, 64, 1), [1.0; 3], SOUTH, hidden), &by_name);
+    assert!(named.notes.contains("points: no direction is stiff") && named.u == mild.u, "{}", named.notes);
     // An update may have any coefficients.
     let shape = Shape::new(48, 48, 1);
     let rhs = noise(shape.cells(), 9);
@@ -194,17 +198,23 @@ fn what_is_slow_gives_way() {
     let cell = std::cell::Cell::new(0);
     let next = |_| cell.replace(cell.get() + 1);
     let bad = stencil(shape, [1.0; 3], FIXED, |at| if random(3, next(at)) > 0.0 { 1e6 } else { 1.0 });
-    let mut system = System::new(&Reference, &even, &options()).unwrap();
-    let mut found = Vec::new();
-    for stencil in [&even, &bad, &even] {
-        system.update(stencil).unwrap();
-        let (outcome, _) = solve_by(&mut system, shape, &rhs);
-        assert!(outcome.converged(), "{outcome:?}");
-        found.push((system.description().method.clone(), outcome.notes.join("\n")));
+    for (options, method, to) in [
+        (options(), "cg", "cg, preconditioner multigrid, lines on Galerkin grids"),
+        (by_name, "multigrid", "lines on Galerkin grids"),
+    ] {
+        let mut system = System::new(&Reference, &even, &options).unwrap();
+        let mut found = Vec::new();
+        for stencil in [&even, &bad, &even] {
+            system.update(stencil).unwrap();
+            let (outcome, _) = solve_by(&mut system, shape, &rhs);
+            assert!(outcome.converged(), "{outcome:?}");
+            found.push((system.description().method.clone(), outcome.notes.join("\n")));
+        }
+        assert_eq!(found[0], ("multigrid".into(), String::new()));
+        assert!(found[1].0 == method && found[1].1.contains("slow up to cycle"), "{found:?}");
+        assert!(found[1].1.ends_with(&format!("continued with {to}")), "{found:?}");
+        assert_eq!(found[2], (method.into(), String::new()));
     }
-    assert_eq!(found[0], ("multigrid".into(), String::new()));
-    assert!(found[1].0 == "cg" && found[1].1.contains("slow up to cycle"), "{found:?}");
-    assert_eq!(found[2], ("cg".into(), String::new()));
 }
 
 /// Returns 10^(σ g), g a sum of plane waves of about `waves` waves a side.
@@ -251,6 +261,12 @@ fn check_rough(grids: &[(Shape, [f64; 3], [[Side; 2]; 3], f64, usize)]) {
         let expected = solve(&stencil, &lines);
         let off = distance(&solved.u, &expected.u);
         assert!(off < 1e-4, "{shape}: {off:.1e}");
+        let cg = SolverOptions { method: Method::Cg, ..options() };
+        let multigrid = SolverOptions { preconditioner: Preconditioner::Multigrid, ..options() };
+        for by_name in [cg, multigrid] {
+            let named = solve(&stencil, &by_name);
+            assert!(named.notes.contains("points on the finest grid") && named.u == solved.u, "{}", named.notes);
+        }
     }
 }
 
