@@ -144,6 +144,29 @@ impl Case {
         self.problem.assemble_in(rows).map_err(|error| Error::at(&self.path, error))
     }
 
+    /// Builds the linear system as [`Case::assemble`] does, but leaves b empty where [`Case::rhs`] makes it of nothing but the case.
+    pub(crate) fn assemble_with_given_rhs(&self) -> Result<Assembled> {
+        match &self.problem {
+            Problem::Helmholtz(problem) if problem.makes_rhs() => {
+                problem.without_rhs().map_err(|error| Error::at(&self.path, error))
+            }
+            _ => self.assemble(),
+        }
+    }
+
+    /// Returns b, shape (nz, ny, nx) in C order.
+    ///
+    /// # Errors
+    /// The errors of [`Case::assemble`].
+    pub(crate) fn rhs(&self) -> Result<Vec<f64>> {
+        match &self.problem {
+            Problem::Helmholtz(problem) => {
+                problem.rhs_in(&(0..self.problem.shape().ny)).map_err(|error| Error::at(&self.path, error))
+            }
+            _ => self.assemble().map(|assembled| assembled.rhs),
+        }
+    }
+
     /// Returns the right-hand side for a body source given by the caller, shape (nz, ny, nx) in C order: weighted as in the case, plus
     /// boundary values, sources and wells.
     ///

@@ -115,6 +115,21 @@ impl HelmholtzCase {
     /// # Errors
     /// A right-hand side that cannot be read or does not fit the grid; coefficients that give no valid matrix.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
+        let rhs = self.rhs_in(rows)?;
+        let exact = (self.rhs_kind() == RhsKind::Manufactured).then(|| self.problem().exact_in(rows));
+        Ok(Assembled { rhs, exact, ..self.without_rhs()? })
+    }
+
+    /// Returns whether the right-hand side is made of nothing but the case, so that it can be left until it is needed.
+    pub(crate) fn makes_rhs(&self) -> bool {
+        matches!(self.rhs_kind(), RhsKind::Constant | RhsKind::Random | RhsKind::Smooth)
+    }
+
+    /// Returns the right-hand side in some rows of the grid.
+    ///
+    /// # Errors
+    /// See [`HelmholtzCase::assemble_in`].
+    pub(crate) fn rhs_in(&self, rows: &Range<usize>) -> Result<Vec<f64>> {
         let (problem, grid, rhs) = (self.problem(), &self.grid, &self.section.rhs);
         let is_known = self.rhs_kind() == RhsKind::Manufactured;
         if is_known && self.section.advection != [0.0; 3] && grid.geometry != Geometry::Box {
@@ -124,7 +139,7 @@ impl HelmholtzCase {
             ));
         }
         let weighting = if is_known { Weighting::Volume } else { rhs.weighting };
-        let values = rhs.values(
+        rhs.values(
             self.rhs_kind(),
             grid.shape(),
             rows,
@@ -135,12 +150,20 @@ impl HelmholtzCase {
                 }
                 Ok(values)
             },
-        )?;
-        let heights = grid.heights().iter().map(|height| height * EARTH_RADIUS).collect();
+        )
+    }
+
+    /// Builds the linear system without right-hand side and exact solution.
+    ///
+    /// # Errors
+    /// Coefficients that give no valid matrix.
+    pub(crate) fn without_rhs(&self) -> Result<Assembled> {
+        let problem = self.problem();
+        let heights = self.grid.heights().iter().map(|height| height * EARTH_RADIUS).collect();
         Ok(Assembled {
             matrix: Matrix::TensorProduct(problem.stencil()?),
-            rhs: values,
-            exact: is_known.then(|| problem.exact_in(rows)),
+            rhs: Vec::new(),
+            exact: None,
             active: None,
             mesh: Mesh {
                 centres: problem.coordinates(),

@@ -10,7 +10,7 @@ use isobar::stencil::{Axis, Stencil};
 use isobar::{Description, DeviceFaces, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
-use crate::assembled::{BoxOfCells, mesh_of};
+use crate::assembled::{Assembled, BoxOfCells, mesh_of};
 use crate::case::Case;
 use crate::report::{Checks, ProblemReport, Report, Seconds, TrafficReport};
 use crate::values::fits;
@@ -28,7 +28,8 @@ pub struct LinearSystem {
 enum Origin {
     Case {
         case: Box<Case>,
-        rhs: Vec<f64>,
+        /// Nothing if it is made of the case once it is needed.
+        rhs: Option<Vec<f64>>,
         mesh: Box<Mesh>,
         box_of_cells: Option<Box<BoxOfCells>>,
     },
@@ -52,11 +53,10 @@ impl LinearSystem {
                  isobar.solve in Python",
             ));
         }
-        let assembled = case.assemble()?;
-        let box_of_cells = assembled.box_of_cells.map(Box::new);
-        let origin =
-            Origin::Case { case: Box::new(case), rhs: assembled.rhs, mesh: Box::new(assembled.mesh), box_of_cells };
-        Ok(Self { matrix: assembled.matrix, origin })
+        let Assembled { matrix, rhs, mesh, box_of_cells, .. } = case.assemble_with_given_rhs()?;
+        let rhs = (!rhs.is_empty()).then_some(rhs);
+        let (mesh, box_of_cells) = (Box::new(mesh), box_of_cells.map(Box::new));
+        Ok(Self { matrix, origin: Origin::Case { case: Box::new(case), rhs, mesh, box_of_cells } })
     }
 
     /// Makes the system of a diffusion problem. Without a mask and with even spacing, problem and matrix share κ
@@ -313,7 +313,8 @@ impl LinearSystem {
     /// A wrong number of cells; a matrix without a problem.
     pub fn rhs(&self, body: Option<Vec<f64>>) -> Result<Vec<f64>> {
         match (&self.origin, body) {
-            (Origin::Case { rhs, .. }, None) => Ok(rhs.clone()),
+            (Origin::Case { rhs: Some(rhs), .. }, None) => Ok(rhs.clone()),
+            (Origin::Case { case, rhs: None, .. }, None) => case.rhs(),
             (Origin::Case { case, .. }, Some(body)) => case.rhs_from(body),
             (Origin::Diffusion(problem), body) => {
                 let body = body.unwrap_or_else(|| vec![0.0; self.shape().cells()]);

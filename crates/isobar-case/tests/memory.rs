@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use isobar::Device;
 use isobar::internals::build::MatrixSize;
-use isobar_case::{Case, Matrix, Override};
+use isobar_case::{Case, LinearSystem, Matrix, Override};
 
 /// An allocator that counts the current and the largest allocation.
 struct Counting;
@@ -77,6 +77,17 @@ const DIFFUSION: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = 
                          [grid]\nnx = 64\nny = 32\nnz = 64\nsize = [2.0, 1.0, 2.0]\n\
                          [diffusion]\nboundary.west = \"dirichlet\"\n";
 
+/// A system for callers in other languages, who bring their own right-hand sides, holds none that is made of nothing but the case.
+fn check_that_rhs_waits() {
+    for set in ["problem.rhs.kind=random", "problem.rhs.kind=constant", "problem.rhs.kind=manufactured"] {
+        let case = Case::parse(Path::new("x.toml"), HELMHOLTZ, &[set.into()]).unwrap();
+        let (cells, expected) = (case.problem.shape().cells() as f64, case.assemble().unwrap().rhs);
+        let (system, held, _) = allocated(|| LinearSystem::from_case(case).unwrap());
+        assert_eq!(held < 4.0 * cells, !set.ends_with("manufactured"), "{set}: {held} bytes");
+        assert_eq!(system.rhs(None).unwrap(), expected, "{set}");
+    }
+}
+
 /// Cases run one after another, because they share a counter.
 #[test]
 fn predictions_hold() {
@@ -94,6 +105,7 @@ fn predictions_hold() {
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
     let mic = kind("mic");
     let ring = ["diffusion.boundary.west=periodic", "diffusion.boundary.east=periodic"];
+    check_that_rhs_waits();
     // The library behind vertical modes allocates 4 MB once a process.
     measure(HELMHOLTZ, &[modes, "solver.modes.count=8"]);
     for (text, sets) in [

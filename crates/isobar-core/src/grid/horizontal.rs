@@ -2,6 +2,7 @@
 
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
+use crate::execute::{Host, find_in_rows, rows};
 
 /// The horizontal factors of a tensor-product operator, one entry per column, `i + nx · j`.
 ///
@@ -63,29 +64,30 @@ impl HorizontalField {
                 ));
             }
         }
-        let mut field = Self {
+        // The couplings of column (i, j) through its western, eastern, southern and northern faces.
+        let faces = |i: usize, j: usize| {
+            let (x, y) = (i + (nx + 1) * j, i + nx * j);
+            [x_faces[x], x_faces[x + 1], y_faces[y], y_faces[y + nx]]
+        };
+        let all = |value: &(dyn Fn(usize, usize) -> f64 + Sync)| {
+            rows(&Host, nx * ny, nx, |j, values| {
+                values.iter_mut().enumerate().for_each(|(i, entry)| *entry = value(i, j));
+            })
+        };
+        let inside = |is_inside: bool, coupling: f64| if is_inside { coupling } else { 0.0 };
+        Ok(Self {
             nx,
             ny,
             area,
-            west: vec![0.0; nx * ny],
-            east: vec![0.0; nx * ny],
-            south: vec![0.0; nx * ny],
-            north: vec![0.0; nx * ny],
-            total: vec![0.0; nx * ny],
-        };
-        for j in 0..ny {
-            for i in 0..nx {
-                let n = i + nx * j;
-                let (w, e) = (x_faces[i + (nx + 1) * j], x_faces[i + 1 + (nx + 1) * j]);
-                let (s, t) = (y_faces[n], y_faces[n + nx]);
-                field.total[n] = w + e + s + t;
-                field.west[n] = if i > 0 { w } else { 0.0 };
-                field.east[n] = if i + 1 < nx { e } else { 0.0 };
-                field.south[n] = if j > 0 { s } else { 0.0 };
-                field.north[n] = if j + 1 < ny { t } else { 0.0 };
-            }
-        }
-        Ok(field)
+            west: all(&|i, j| inside(i > 0, faces(i, j)[0])),
+            east: all(&|i, j| inside(i + 1 < nx, faces(i, j)[1])),
+            south: all(&|i, j| inside(j > 0, faces(i, j)[2])),
+            north: all(&|i, j| inside(j + 1 < ny, faces(i, j)[3])),
+            total: all(&|i, j| {
+                let [west, east, south, north] = faces(i, j);
+                west + east + south + north
+            }),
+        })
     }
 
     /// Computes the horizontal factors of a grid's Laplacian, homogeneous Dirichlet all around.
@@ -95,11 +97,14 @@ impl HorizontalField {
     pub fn laplacian(grid: &GridOptions) -> Result<Self> {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);
-        let metric = Metric { geometry: grid.geometry, nx, ny };
-        let area = metric.areas();
-        let x_faces: Vec<f64> = (0..ny).flat_map(|j| (0..=nx).map(move |i| metric.x_face(i, j))).collect();
-        let y_faces: Vec<f64> = (0..=ny).flat_map(|j| (0..nx).map(move |i| metric.y_face(i, j))).collect();
-        Self::from_faces(nx, ny, area, &x_faces, &y_faces)
+        let metric = Metric::new(grid);
+        let x_faces = rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
+            faces.iter_mut().enumerate().for_each(|(i, face)| *face = metric.x_face(i, j));
+        });
+        let y_faces = rows(&Host, nx * (ny + 1), nx, |j, faces| {
+            faces.iter_mut().enumerate().for_each(|(i, face)| *face = metric.y_face(i, j));
+        });
+        Self::from_faces(nx, ny, metric.areas(), &x_faces, &y_faces)
     }
 
     /// Coarsens the field to half as many columns each way, rounded up, from the fine one alone: areas add up, and a
@@ -194,10 +199,14 @@ impl HorizontalField {
     /// Returns whether neighbours are coupled equally both ways.
     pub fn is_symmetric(&self) -> bool {
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * a.abs().max(b.abs());
-        (0..self.nx * self.ny).all(|n| {
-            (n % self.nx + 1 == self.nx || close(self.east[n], self.west[n + 1]))
-                && (n / self.nx + 1 == self.ny || close(self.north[n], self.south[n + self.nx]))
-        })
+        let (nx, ny) = (self.nx, self.ny);
+        let differ = |a: &[f64], b: &[f64]| a.iter().zip(b).any(|(&a, &b)| !close(a, b));
+        let differs = |j: usize| {
+            let (row, next) = (nx * j..nx * (j + 1), nx * (j + 1)..);
+            differ(&self.east[row.clone()], &self.west[row.start + 1..row.end])
+                || differ(&self.north[row], &self.south[next])
+        };
+        find_in_rows(&Host, ny, nx, |mut rows| rows.find(|&j| differs(j))).is_none()
     }
 }
 
@@ -238,24 +247,23 @@ impl Metric {
     }
 
     /// Returns |T| of every column. Each corner is computed once, which is most of the work of a coarser grid.
-    fn areas(&self) -> Vec<f64> {
+    pub(crate) fn areas(&self) -> Vec<f64> {
         let Self { geometry, nx, ny } = *self;
         if geometry == Geometry::Box {
             return vec![1.0 / (nx * ny) as f64; nx * ny];
         }
         let xs: Vec<f64> = (0..=nx).map(|i| self.x(i as f64)).collect();
-        let corners = |j: usize| -> Vec<f64> {
+        let corners = rows(&Host, (nx + 1) * (ny + 1), nx + 1, |j, corners| {
             let y = self.y(j as f64);
-            xs.iter().map(|x| (x * y / (1.0 + x * x + y * y).sqrt()).atan()).collect()
-        };
-        let mut areas = Vec::with_capacity(nx * ny);
-        let mut south = corners(0);
-        for j in 0..ny {
-            let north = corners(j + 1);
-            areas.extend((0..nx).map(|i| north[i + 1] - north[i] - south[i + 1] + south[i]));
-            south = north;
-        }
-        areas
+            corners.iter_mut().zip(&xs).for_each(|(corner, x)| *corner = (x * y / (1.0 + x * x + y * y).sqrt()).atan());
+        });
+        rows(&Host, nx * ny, nx, |j, areas| {
+            let (south, north) = corners[(nx + 1) * j..].split_at(nx + 1);
+            let ends = south.windows(2).zip(north.windows(2));
+            areas.iter_mut().zip(ends).for_each(|(area, (south, north))| {
+                *area = north[1] - north[0] - south[1] + south[0];
+            });
+        })
     }
 
     /// Returns the coupling through the face between columns i − 1 and i.

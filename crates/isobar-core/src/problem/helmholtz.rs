@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{RhsKind, Weighting, random, smooth};
 use crate::execute;
 use crate::grid::horizontal::Metric;
-use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
+use crate::grid::{Geometry, GridOptions, VerticalProfile};
 use crate::stencil::TensorProduct;
 use crate::{Execute, Host, Result, Shape};
 
@@ -94,9 +94,9 @@ impl Helmholtz {
     /// # Errors
     /// See [`Helmholtz::times_volume`].
     pub fn times_volume_in(&self, rows: &Range<usize>, values: &mut [f64]) -> Result<()> {
-        let horizontal = HorizontalField::laplacian(&self.grid)?;
+        self.grid.validate()?;
         let vertical = VerticalProfile::helmholtz(&self.grid, self.omega(), self.lambda);
-        let areas = &horizontal.area[self.grid.nx * rows.start..self.grid.nx * rows.end];
+        let areas = &Metric::new(&self.grid).areas()[self.grid.nx * rows.start..self.grid.nx * rows.end];
         let mut layers: Vec<_> = values.chunks_mut(areas.len().max(1)).zip(&vertical.a).collect();
         Host.for_each(&mut layers, |_, (layer, a)| {
             layer.iter_mut().zip(areas).for_each(|(value, &area)| *value *= area * **a);
