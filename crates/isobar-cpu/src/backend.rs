@@ -1,5 +1,6 @@
 //! The CPU back end as solvers see it: vectors in and out, operations on them, and iterations.
 
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise};
@@ -29,7 +30,7 @@ impl Backend for Cpu {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        let one = DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() };
+        let one = DeviceInfo { kind: "cpu", name: processor_name().to_owned(), count: 1, ranks: 1, threads: self.threads() };
         isobar_dist::device(self, one)
     }
 
@@ -232,13 +233,13 @@ impl Backend for Cpu {
     }
 }
 
-/// Returns the processor's model, where the system reports it.
-fn processor_name() -> String {
-    std::fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split(':').nth(1)?.trim().to_owned())
-        })
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+/// Returns the processor's model, where the system reports it. That is asked once: of many cores an answer takes milliseconds.
+fn processor_name() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(|| {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("model name"));
+        let name = line.and_then(|line| line.split(':').nth(1)).map(str::trim);
+        name.unwrap_or(std::env::consts::ARCH).to_owned()
+    });
+    &NAME
 }

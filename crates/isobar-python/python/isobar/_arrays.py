@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 
@@ -112,7 +113,9 @@ def on_host(array) -> np.ndarray:
 
 def check_unmasked(values, what: str) -> None:
     """Raise for an array of NumPy with a mask."""
-    if isinstance(values, np.ma.MaskedArray):
+    # NumPy loads `numpy.ma` when it is first used, and an array with a mask has used it.
+    masks = sys.modules.get("numpy.ma")
+    if masks and isinstance(values, masks.MaskedArray):
         raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
 
 
