@@ -30,7 +30,8 @@ impl Backend for Cpu {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        let one = DeviceInfo { kind: "cpu", name: processor_name().to_owned(), count: 1, ranks: 1, threads: self.threads() };
+        let one =
+            DeviceInfo { kind: "cpu", name: processor_name().to_owned(), count: 1, ranks: 1, threads: self.threads() };
         isobar_dist::device(self, one)
     }
 

@@ -98,11 +98,12 @@ impl HorizontalField {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);
         let metric = Metric::new(grid);
+        let [x, y] = [Line::new(nx, |i| metric.x(i)), Line::new(ny, |j| metric.y(j))];
         let x_faces = rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
-            faces.iter_mut().enumerate().for_each(|(i, face)| *face = metric.x_face(i, j));
+            faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&x, i), (&y, j)));
         });
         let y_faces = rows(&Host, nx * (ny + 1), nx, |j, faces| {
-            faces.iter_mut().enumerate().for_each(|(i, face)| *face = metric.y_face(i, j));
+            faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&y, j), (&x, i)));
         });
         Self::from_faces(nx, ny, metric.areas(), &x_faces, &y_faces)
     }
@@ -266,16 +267,6 @@ impl Metric {
         })
     }
 
-    /// Returns the coupling through the face between columns i − 1 and i.
-    fn x_face(&self, i: usize, j: usize) -> f64 {
-        face_coupling(self.geometry, &|s| self.x(s), self.nx, i, &|s| self.y(s), self.ny, j)
-    }
-
-    /// Returns the coupling through the face between rows j − 1 and j.
-    fn y_face(&self, i: usize, j: usize) -> f64 {
-        face_coupling(self.geometry, &|s| self.y(s), self.ny, j, &|s| self.x(s), self.nx, i)
-    }
-
     /// Returns the lengths of cell (i, j) in x and in y, through its centre.
     pub(crate) fn widths(&self, i: usize, j: usize) -> (f64, f64) {
         let (x, y) = (i as f64, j as f64);
@@ -289,38 +280,55 @@ impl Metric {
     }
 }
 
-/// Returns face length over centre distance, for face `p` of `n` across the first coordinate and cell `q` of `m` along
-/// the second; at a boundary the distance is that from the centre to the face.
-fn face_coupling(
-    geometry: Geometry,
-    across: &dyn Fn(f64) -> f64,
-    n: usize,
-    p: usize,
-    along: &dyn Fn(f64) -> f64,
-    m: usize,
-    q: usize,
-) -> f64 {
-    let boundary = p == 0 || p == n;
-    let q = q as f64;
+/// Coordinates along one direction.
+struct Line {
+    /// Of the edges of cells.
+    edges: Vec<f64>,
+    /// Of their centres.
+    centres: Vec<f64>,
+    /// Half way from the first and the last centre to the side.
+    beside: [f64; 2],
+}
+
+impl Line {
+    /// Takes the coordinate of the point so many cells from the lower side, for `n` cells.
+    fn new(n: usize, coordinate: impl Fn(f64) -> f64) -> Self {
+        Self {
+            edges: (0..=n).map(|edge| coordinate(edge as f64)).collect(),
+            centres: (0..n).map(|cell| coordinate(cell as f64 + 0.5)).collect(),
+            beside: [coordinate(0.25), coordinate(n as f64 - 0.25)],
+        }
+    }
+}
+
+/// Returns face length over centre distance, for face `p` across the first direction and cell `q` along the second; at a boundary the distance is that
+/// from the centre to the face.
+#[inline(always)]
+fn face_coupling(geometry: Geometry, (across, p): (&Line, usize), (along, q): (&Line, usize)) -> f64 {
+    let (n, m) = (across.centres.len(), along.centres.len());
+    let (is_first, is_last) = (p == 0, p == n);
+    let (ratio, times) = (n as f64 / m as f64, if is_first || is_last { 2.0 } else { 1.0 });
     match geometry {
-        Geometry::Box => (n as f64 / m as f64) * if boundary { 2.0 } else { 1.0 },
+        Geometry::Box => ratio * times,
         Geometry::Panel => {
             // Half way from centre to face at a boundary, where the face would be half way between two centres inside.
-            let position = match p {
-                0 => 0.25,
-                p if p == n => n as f64 - 0.25,
-                p => p as f64,
+            let [first, last] = across.beside;
+            let rho = if is_first {
+                first
+            } else if is_last {
+                last
+            } else {
+                across.edges[p]
             };
-            let (rho, sigma) = (across(position), along(q + 0.5));
-            let ratio = n as f64 / m as f64;
-            ratio * ((1.0 + rho * rho) / (1.0 + sigma * sigma)).sqrt() * if boundary { 2.0 } else { 1.0 }
+            let sigma = along.centres[q];
+            ratio * ((1.0 + rho * rho) / (1.0 + sigma * sigma)).sqrt() * times
         }
         Geometry::EquiangularPanel => {
-            let rho = across(p as f64);
-            let length = great_circle((rho, along(q)), (rho, along(q + 1.0)));
-            let from = across(if p == 0 { 0.0 } else { p as f64 - 0.5 });
-            let to = across(if p == n { n as f64 } else { p as f64 + 0.5 });
-            let sigma = along(q + 0.5);
+            let rho = across.edges[p];
+            let length = great_circle((rho, along.edges[q]), (rho, along.edges[q + 1]));
+            let from = if is_first { rho } else { across.centres[p - 1] };
+            let to = if is_last { rho } else { across.centres[p] };
+            let sigma = along.centres[q];
             length / great_circle((from, sigma), (to, sigma))
         }
     }

@@ -179,11 +179,10 @@ impl TensorProduct {
     /// where d < 0, so that its extremes suffice.
     fn check_pivots(&self) -> Result<()> {
         let v = &self.vertical;
-        let ratio = |n: usize| self.horizontal.total[n] / self.horizontal.area[n];
-        let columns = 0..self.horizontal.area.len();
-        let by_ratio = |x: &usize, y: &usize| ratio(*x).total_cmp(&ratio(*y));
-        for n in [columns.clone().min_by(by_ratio), columns.clone().max_by(by_ratio)].into_iter().flatten() {
-            let s = ratio(n);
+        let ratios =
+            self.horizontal.total.iter().zip(&self.horizontal.area).map(|(total, area)| total / area).enumerate();
+        let by_ratio = |x: &(usize, f64), y: &(usize, f64)| x.1.total_cmp(&y.1);
+        for (n, s) in [ratios.clone().min_by(by_ratio), ratios.max_by(by_ratio)].into_iter().flatten() {
             let mut excess_over_pivot = 0.0;
             for k in 0..v.len() {
                 let excess = v.a[k] - s * v.d[k] - v.c[k] * excess_over_pivot;
