@@ -144,13 +144,16 @@ impl Case {
         self.problem.assemble_in(rows).map_err(|error| Error::at(&self.path, error))
     }
 
-    /// Builds the linear system as [`Case::assemble`] does, but leaves b empty where [`Case::rhs`] makes it of nothing but the case.
-    pub(crate) fn assemble_with_given_rhs(&self) -> Result<Assembled> {
+    /// Builds the linear system without b if [`Case::rhs`] can compute that later; returns nothing for other problems.
+    ///
+    /// # Errors
+    /// The errors of [`Case::assemble`].
+    pub(crate) fn assemble_without_rhs(&self) -> Result<Option<Assembled>> {
         match &self.problem {
-            Problem::Helmholtz(problem) if problem.makes_rhs() => {
-                problem.without_rhs().map_err(|error| Error::at(&self.path, error))
+            Problem::Helmholtz(problem) if problem.computes_rhs() => {
+                problem.without_rhs().map(Some).map_err(|error| Error::at(&self.path, error))
             }
-            _ => self.assemble(),
+            _ => Ok(None),
         }
     }
 

@@ -120,8 +120,9 @@ impl HelmholtzCase {
         Ok(Assembled { rhs, exact, ..self.without_rhs()? })
     }
 
-    /// Returns whether the right-hand side is made of nothing but the case, so that it can be left until it is needed.
-    pub(crate) fn makes_rhs(&self) -> bool {
+    /// Returns whether the right-hand side can be computed once it is needed: no file is read for it, and no mistake of the case is found by it, as by
+    /// a manufactured one.
+    pub(crate) fn computes_rhs(&self) -> bool {
         matches!(self.rhs_kind(), RhsKind::Constant | RhsKind::Random | RhsKind::Smooth)
     }
 

@@ -28,7 +28,7 @@ pub struct LinearSystem {
 enum Origin {
     Case {
         case: Box<Case>,
-        /// Nothing if it is made of the case once it is needed.
+        /// `None`: computed from the case on each call of [`LinearSystem::rhs`].
         rhs: Option<Vec<f64>>,
         mesh: Box<Mesh>,
         box_of_cells: Option<Box<BoxOfCells>>,
@@ -53,8 +53,10 @@ impl LinearSystem {
                  isobar.solve in Python",
             ));
         }
-        let Assembled { matrix, rhs, mesh, box_of_cells, .. } = case.assemble_with_given_rhs()?;
-        let rhs = (!rhs.is_empty()).then_some(rhs);
+        let without_rhs = case.assemble_without_rhs()?;
+        let has_rhs = without_rhs.is_none();
+        let Assembled { matrix, rhs, mesh, box_of_cells, .. } = without_rhs.map_or_else(|| case.assemble(), Ok)?;
+        let rhs = has_rhs.then_some(rhs);
         let (mesh, box_of_cells) = (Box::new(mesh), box_of_cells.map(Box::new));
         Ok(Self { matrix, origin: Origin::Case { case: Box::new(case), rhs, mesh, box_of_cells } })
     }
@@ -310,7 +312,7 @@ impl LinearSystem {
     /// have no volumes), plus boundary values, sources and wells. Without a density it is that of the case, or of f = 0.
     ///
     /// # Errors
-    /// A wrong number of cells; a matrix without a problem.
+    /// A wrong number of cells; a matrix without a problem; the errors of [`Case::assemble`] for a case, such as too little memory.
     pub fn rhs(&self, body: Option<Vec<f64>>) -> Result<Vec<f64>> {
         match (&self.origin, body) {
             (Origin::Case { rhs: Some(rhs), .. }, None) => Ok(rhs.clone()),

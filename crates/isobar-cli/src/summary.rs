@@ -100,6 +100,11 @@ fn solver(case: &Case, description: &Description) -> String {
             }
             _ => "; the default for this matrix",
         });
+    } else if case.solver.method == Method::Multigrid
+        && case.solver.multigrid.smoother == Smoother::Auto
+        && description.smoother == Smoother::PointRedBlack
+    {
+        text.push_str("; a smoother for these coefficients, falls back to lines on Galerkin levels if slow");
     }
     text
 }

@@ -28,11 +28,13 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     case.require_memory(&device)?;
     let assembled = device.enter(|| case.assemble())?;
-    if let Problem::Heat(_) = &case.problem
-        && case.solver.leaves_step_preconditioner()
-    {
-        let text = "the matrix of a first step, with what suits a single solve; steps begin without a preconditioner if they are not solved directly";
-        console.line(entry("note", text));
+    if let Problem::Heat(_) = &case.problem {
+        let steps = match case.solver.leaves_step_preconditioner() {
+            true => "begin without a preconditioner if they are not solved directly",
+            false => "relax lines where multigrid is named",
+        };
+        console
+            .line(entry("note", format!("the matrix of a first step, with what suits a single solve; steps {steps}")));
     }
     // Measured before the solve, whose own setup would fill all caches.
     let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;

@@ -145,11 +145,26 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         monitor.change(residual);
         monitor.be(Patience::of(method));
         let to = match (method, preconditioner) {
-            (Method::Multigrid, _) => "lines on Galerkin grids",
+            (Method::Multigrid, _) => "multigrid, lines on Galerkin grids",
             (_, Preconditioner::Multigrid) => "cg, preconditioner multigrid, lines on Galerkin grids",
             _ => &format!("cg, preconditioner {}", preconditioner.name()),
         };
         Ok(format!("cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; continued with {to}"))
+    }
+
+    /// Takes lines for time steps whose method is multigrid by name: a run that goes on from a checkpoint would begin again with points that a step
+    /// has given up.
+    pub(crate) fn require_lines(&mut self) -> Result<()> {
+        if !self.decision.replaceable.is_points || self.decision.replaceable.method != Method::Multigrid {
+            return Ok(());
+        }
+        let options = after_points(self.options.clone(), self.decision.reserve, Method::Multigrid);
+        self.backend.prepare(&self.stencil, &self.operator, &options)?;
+        self.replace(options)?;
+        self.decision.replaceable.is_points = false;
+        self.description.notes.drain(..self.decision.first_notes);
+        self.decision.first_notes = 0;
+        Ok(())
     }
 
     /// Continues with what follows a trial, if the device has the memory. Returns a note, if so.

@@ -64,29 +64,22 @@ impl HorizontalField {
                 ));
             }
         }
-        // The couplings of column (i, j) through its western, eastern, southern and northern faces.
-        let faces = |i: usize, j: usize| {
-            let (x, y) = (i + (nx + 1) * j, i + nx * j);
-            [x_faces[x], x_faces[x + 1], y_faces[y], y_faces[y + nx]]
-        };
-        let all = |value: &(dyn Fn(usize, usize) -> f64 + Sync)| {
-            rows(&Host, nx * ny, nx, |j, values| {
-                values.iter_mut().enumerate().for_each(|(i, entry)| *entry = value(i, j));
+        let columns = |coupling: &(dyn Fn(usize, usize) -> f64 + Sync)| {
+            rows(&Host, nx * ny, nx, |j, couplings| {
+                couplings.iter_mut().enumerate().for_each(|(i, entry)| *entry = coupling(i, j));
             })
         };
-        let inside = |is_inside: bool, coupling: f64| if is_inside { coupling } else { 0.0 };
+        let x_face = |i: usize, j: usize| x_faces[i + (nx + 1) * j];
+        let y_face = |i: usize, j: usize| y_faces[i + nx * j];
         Ok(Self {
             nx,
             ny,
             area,
-            west: all(&|i, j| inside(i > 0, faces(i, j)[0])),
-            east: all(&|i, j| inside(i + 1 < nx, faces(i, j)[1])),
-            south: all(&|i, j| inside(j > 0, faces(i, j)[2])),
-            north: all(&|i, j| inside(j + 1 < ny, faces(i, j)[3])),
-            total: all(&|i, j| {
-                let [west, east, south, north] = faces(i, j);
-                west + east + south + north
-            }),
+            west: columns(&|i, j| if i > 0 { x_face(i, j) } else { 0.0 }),
+            east: columns(&|i, j| if i + 1 < nx { x_face(i + 1, j) } else { 0.0 }),
+            south: columns(&|i, j| if j > 0 { y_face(i, j) } else { 0.0 }),
+            north: columns(&|i, j| if j + 1 < ny { y_face(i, j + 1) } else { 0.0 }),
+            total: columns(&|i, j| x_face(i, j) + x_face(i + 1, j) + y_face(i, j) + y_face(i, j + 1)),
         })
     }
 
@@ -98,7 +91,7 @@ impl HorizontalField {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);
         let metric = Metric::new(grid);
-        let [x, y] = [Line::new(nx, |i| metric.x(i)), Line::new(ny, |j| metric.y(j))];
+        let [x, y] = [Coordinates::new(nx, |i| metric.x(i)), Coordinates::new(ny, |j| metric.y(j))];
         let x_faces = rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
             faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&x, i), (&y, j)));
         });
@@ -280,23 +273,23 @@ impl Metric {
     }
 }
 
-/// Coordinates along one direction.
-struct Line {
-    /// Of the edges of cells.
+/// The coordinates of cells along one direction.
+struct Coordinates {
+    /// The coordinates of the cells' edges.
     edges: Vec<f64>,
-    /// Of their centres.
+    /// The coordinates of the cells' centres.
     centres: Vec<f64>,
-    /// Half way from the first and the last centre to the side.
-    beside: [f64; 2],
+    /// The points half way from the first and from the last centre to the side.
+    quarters: [f64; 2],
 }
 
-impl Line {
+impl Coordinates {
     /// Takes the coordinate of the point so many cells from the lower side, for `n` cells.
     fn new(n: usize, coordinate: impl Fn(f64) -> f64) -> Self {
         Self {
             edges: (0..=n).map(|edge| coordinate(edge as f64)).collect(),
             centres: (0..n).map(|cell| coordinate(cell as f64 + 0.5)).collect(),
-            beside: [coordinate(0.25), coordinate(n as f64 - 0.25)],
+            quarters: [coordinate(0.25), coordinate(n as f64 - 0.25)],
         }
     }
 }
@@ -304,7 +297,7 @@ impl Line {
 /// Returns face length over centre distance, for face `p` across the first direction and cell `q` along the second; at a boundary the distance is that
 /// from the centre to the face.
 #[inline(always)]
-fn face_coupling(geometry: Geometry, (across, p): (&Line, usize), (along, q): (&Line, usize)) -> f64 {
+fn face_coupling(geometry: Geometry, (across, p): (&Coordinates, usize), (along, q): (&Coordinates, usize)) -> f64 {
     let (n, m) = (across.centres.len(), along.centres.len());
     let (is_first, is_last) = (p == 0, p == n);
     let (ratio, times) = (n as f64 / m as f64, if is_first || is_last { 2.0 } else { 1.0 });
@@ -312,7 +305,7 @@ fn face_coupling(geometry: Geometry, (across, p): (&Line, usize), (along, q): (&
         Geometry::Box => ratio * times,
         Geometry::Panel => {
             // Half way from centre to face at a boundary, where the face would be half way between two centres inside.
-            let [first, last] = across.beside;
+            let [first, last] = across.quarters;
             let rho = if is_first {
                 first
             } else if is_last {

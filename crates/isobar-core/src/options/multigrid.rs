@@ -23,8 +23,8 @@ pub enum CyclePrecision {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Smoother {
-    /// The choice depends on the matrix: see [`Choice`](crate::policy::Choice); lines, where method or preconditioner are named that the
-    /// choice would not be used with.
+    /// The smoother of the matrix's [`Choice`](crate::policy::Choice), if method and preconditioner are those of that choice; otherwise, and in
+    /// time steps whose method is multigrid, red–black lines.
     #[default]
     Auto,
     /// u += ρ M⁻¹(f − A u), all columns at once; the papers' choice, with ρ = 2/3.

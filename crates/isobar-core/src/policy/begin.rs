@@ -17,7 +17,7 @@ pub(crate) struct Beginning<F> {
     pub(crate) is_direct: bool,
     /// What follows a trial, if it begins with one.
     pub(crate) after_trial: Option<AfterTrial>,
-    /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
+    /// Whether a smoother that relaxes points was chosen, which lines may replace.
     pub(crate) is_replaceable: bool,
     /// Whether other cycles were chosen as the method, and a Krylov method with them may replace them.
     pub(crate) is_cycles: bool,

@@ -2,7 +2,7 @@
 
 use crate::options::{CyclePrecision, Method, Preconditioner, Smoother};
 
-/// The method and the preconditioner that suit a stencil, if the user leaves them open.
+/// The method, the preconditioner and the smoother that suit a stencil, if the user leaves them open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The outer iteration.

@@ -131,7 +131,7 @@ pub(crate) fn needs_jump(stiffness: f64, contrast: f64, has_closed: bool, fields
     contrast > MOST_JUMP && (may_be_points || may_meet)
 }
 
-/// Chooses a solver if these options leave that open: cycles that relax points if these suffice, else conjugate gradients with cycles that relax
+/// Chooses a solver if these options leave that open, and the smoother of multigrid that is named: cycles that relax points if these suffice, else conjugate gradients with cycles that relax
 /// lines, in single precision if that suffices. `measure` is called at most once, and only if the choice depends on it; `ends_small` returns whether
 /// halving ends at a grid that is small enough for points.
 pub(crate) fn choose(
@@ -164,11 +164,13 @@ fn choose_method(
     ends_small: impl FnOnce() -> bool,
 ) -> Result<Choice> {
     let lines = Choice::galerkin();
-    let is_open = options.preconditioner == Preconditioner::Auto
-        && options.deflation.is_none()
-        && options.norm != Norm::Scaled
-        && matches!(options.multigrid.smoother, Smoother::Auto | Smoother::PointRedBlack);
-    if !matches!(options.method, Method::Auto | Method::Multigrid) || !is_open {
+    let has_cycles = match options.method {
+        Method::Auto => options.preconditioner == Preconditioner::Auto && options.deflation.is_none(),
+        method => method == Method::Multigrid,
+    };
+    let is_open =
+        options.norm != Norm::Scaled && matches!(options.multigrid.smoother, Smoother::Auto | Smoother::PointRedBlack);
+    if !has_cycles || !is_open {
         return Ok(lines);
     }
     let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..lines.clone() };
@@ -195,8 +197,7 @@ pub(crate) fn with_hybrid(
 ) -> Choice {
     let is_open = choice.smoother == Smoother::LineRedBlack
         && options.multigrid.smoother == Smoother::Auto
-        && matches!(options.method, Method::Auto | Method::Cg)
-        && matches!(options.preconditioner, Preconditioner::Auto | Preconditioner::Multigrid);
+        && (options.method, options.preconditioner) == (Method::Auto, Preconditioner::Auto);
     let Some(Measures { stiffness, contrast, jump, has_closed, crosses, .. }) =
         measures.filter(|_| is_open && cells >= FEWEST_ABOVE_LINES)
     else {

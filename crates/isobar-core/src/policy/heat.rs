@@ -15,18 +15,15 @@ impl SolverOptions {
 
     /// Returns the options with which time steps begin that are not solved directly. Where the preconditioner is left open they begin without, as
     /// suits short steps, and multigrid follows where they are slow: [`watch`](super::watch). They begin with multigrid if the rows of the matrix
-    /// are not even, because a residual that is small beside the largest rows says nothing of the others; or if few iterations are allowed. Multigrid
-    /// has lines unless another smoother is named: a run that goes on from a checkpoint would begin again with points that a step had given up.
+    /// are not even, because a residual that is small beside the largest rows says nothing of the others; or if few iterations are allowed.
     #[must_use]
     pub(crate) fn for_iterated_steps(&self, is_even: impl FnOnce() -> bool) -> Self {
-        let mut options = self.clone();
-        options.multigrid.smoother = options.multigrid.smoother.or_lines();
         if !self.leaves_step_preconditioner() {
-            return options;
+            return self.clone();
         }
         match self.max_iterations >= FEWEST && is_even() {
-            true => Self { preconditioner: Preconditioner::None, ..options },
-            false => Self { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options },
+            true => Self { preconditioner: Preconditioner::None, ..self.clone() },
+            false => Self { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..self.clone() },
         }
     }
 }

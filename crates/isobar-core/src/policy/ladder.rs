@@ -28,7 +28,7 @@ pub(crate) enum Next {
 pub(crate) enum Replacement {
     /// The choice that follows a trial.
     OfTrial,
-    /// The preconditioner in reserve instead of cycles that relax points: [`after_points`].
+    /// Lines, in cycles or in a preconditioner, instead of points: [`after_points`].
     OfPoints,
     /// A Krylov method with cycles instead of these alone: [`around_cycles`].
     OfCycles,
@@ -148,10 +148,10 @@ pub(crate) fn by_lines(mut options: SolverOptions, preconditioner: Preconditione
     options
 }
 
-/// Returns the options that follow cycles that relax points: the same cycles with lines, if the user `asked` for multigrid as the method, else
+/// Returns the options that follow cycles that relax points: cycles with lines, if the user `asked` for multigrid as the method and there are such; else
 /// [`by_lines`], in double precision where no cycles are left for single precision.
 pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditioner, asked: Method) -> SolverOptions {
-    if asked == Method::Multigrid {
+    if (asked, preconditioner) == (Method::Multigrid, Preconditioner::Multigrid) {
         let multigrid = MultigridOptions { smoother: Smoother::LineRedBlack, ..options.multigrid.clone() };
         return SolverOptions { multigrid, ..options };
     }
@@ -163,6 +163,22 @@ pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditione
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_follow_points_in_cycles_by_name() {
+        let points = MultigridOptions { smoother: Smoother::PointRedBlack, ..MultigridOptions::default() };
+        let points = SolverOptions { method: Method::Multigrid, multigrid: points, ..SolverOptions::default() };
+        let after = |reserve, asked| {
+            let after = after_points(points.clone(), reserve, asked);
+            assert_eq!(after.multigrid.smoother, Smoother::LineRedBlack);
+            (after.method, after.preconditioner)
+        };
+        let [cycles, line] = [Preconditioner::Multigrid, Preconditioner::Line];
+        assert_eq!(after(cycles, Method::Auto), (Method::Cg, cycles));
+        assert_eq!(after(cycles, Method::Multigrid), (Method::Multigrid, Preconditioner::Auto));
+        // Ranks that cannot share Galerkin grids have no cycles with lines.
+        assert_eq!(after(line, Method::Multigrid), (Method::Cg, line));
+    }
 
     #[test]
     fn replacements_have_an_order() {

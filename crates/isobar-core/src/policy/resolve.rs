@@ -46,7 +46,7 @@ impl SolverOptions {
             && self.deflation.is_none()
     }
 
-    /// Replaces `Auto` by the stencil's own choice of method and preconditioner, and checks the options together.
+    /// Replaces `Auto` by the stencil's own choice of method, preconditioner and smoother, and checks the options together.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the key that conflicts with the others.
@@ -202,6 +202,26 @@ mod tests {
         let mixed = SolverOptions { precision: Precision::Mixed, ..SolverOptions::default() };
         assert!(mixed.resolved(&choice).is_ok());
         assert!(mixed.resolved(&Choice::new(Method::Cg, Preconditioner::Line)).is_err());
+    }
+
+    #[test]
+    fn the_smoother_is_that_of_the_choice_if_all_else_is() {
+        let points =
+            Choice { smoother: Smoother::PointRedBlack, ..Choice::new(Method::Multigrid, Preconditioner::Multigrid) };
+        let hybrid = Choice { smoother: Smoother::PointLine, ..Choice::galerkin() };
+        let of = |method, preconditioner, choice: &Choice| {
+            let options = SolverOptions { method, preconditioner, ..SolverOptions::default() };
+            options.resolved(choice).unwrap().multigrid.smoother
+        };
+        use Preconditioner::{Auto, Multigrid, None};
+        assert_eq!(of(Method::Auto, Auto, &points), Smoother::PointRedBlack);
+        assert_eq!(of(Method::Multigrid, Auto, &points), Smoother::PointRedBlack);
+        assert_eq!(of(Method::Auto, Auto, &hybrid), Smoother::PointLine);
+        for (method, preconditioner) in [(Method::Cg, Auto), (Method::Cg, Multigrid), (Method::Bicgstab, Multigrid)] {
+            assert_eq!(of(method, preconditioner, &points), Smoother::LineRedBlack, "{method:?} {preconditioner:?}");
+        }
+        assert_eq!(of(Method::Multigrid, Auto, &hybrid), Smoother::LineRedBlack);
+        assert_eq!(of(Method::Cg, None, &hybrid), Smoother::LineRedBlack);
     }
 
     #[test]

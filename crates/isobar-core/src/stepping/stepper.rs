@@ -95,6 +95,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let stencil = heat.shifted(c)?;
         let iterated = solver.for_iterated_steps(|| heat.has_even_rows(&options));
         let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
+        system.require_lines()?;
         // In single precision a step of a slow state is solved as precisely as possible.
         let floor = if solver.precision == Precision::F32 { 0.0 } else { rounding(solver.precision)[0] };
         // The residual of a rough state may be 10⁸ times b, so that a fraction of it leaves nothing of the solution.

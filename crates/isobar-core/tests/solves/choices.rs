@@ -68,6 +68,24 @@ fn held_bodies_do_not_hide_the_rest() {
     assert!(found.iter().zip(&expected).all(|(u, v)| (u - v).abs() < 1e-4));
 }
 
+/// Time steps by multigrid have lines, also where a single solve has points: what a step gives up, a restart would begin with again.
+#[test]
+fn steps_by_multigrid_have_lines() {
+    let shape = Shape::new(24, 20, 16);
+    let kappa = shape.places().map(|[i, j, k]| (0.05 * (i + 2 * j + k) as f64).sin().exp()).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    let cycles = SolverOptions { method: Method::Multigrid, tolerance: 1e-8, ..SolverOptions::default() };
+    let single = System::new(&Reference, &problem.stencil().unwrap(), &cycles).unwrap();
+    assert_eq!(single.description().smoother, Smoother::PointRedBlack, "{:?}", single.description().notes);
+    let mut stepper = stepper(&heat, options(0.1, 0.2, Scheme::BackwardEuler), &cycles, &noise(shape.cells(), 4));
+    assert!(run(&mut stepper, 2).iter().all(|&cycles| cycles < 20));
+    let description = stepper.description();
+    assert_eq!((&*description.method, description.smoother), ("multigrid", Smoother::LineRedBlack));
+    assert!(!description.notes.iter().any(|note| note.contains("points")), "{:?}", description.notes);
+}
+
 /// A small state is a right-hand side near the end of single precision, in which cycles of the multigrid that takes over may be.
 #[test]
 fn small_states_are_taken_over_too() {

@@ -200,7 +200,7 @@ fn what_is_slow_gives_way() {
     let bad = stencil(shape, [1.0; 3], FIXED, |at| if random(3, next(at)) > 0.0 { 1e6 } else { 1.0 });
     for (options, method, to) in [
         (options(), "cg", "cg, preconditioner multigrid, lines on Galerkin grids"),
-        (by_name, "multigrid", "lines on Galerkin grids"),
+        (by_name, "multigrid", "multigrid, lines on Galerkin grids"),
     ] {
         let mut system = System::new(&Reference, &even, &options).unwrap();
         let mut found = Vec::new();
@@ -261,11 +261,12 @@ fn check_rough(grids: &[(Shape, [f64; 3], [[Side; 2]; 3], f64, usize)]) {
         let expected = solve(&stencil, &lines);
         let off = distance(&solved.u, &expected.u);
         assert!(off < 1e-4, "{shape}: {off:.1e}");
+        // By name conjugate gradients have a symmetric preconditioner, for the sake of their estimates.
         let cg = SolverOptions { method: Method::Cg, ..options() };
         let multigrid = SolverOptions { preconditioner: Preconditioner::Multigrid, ..options() };
         for by_name in [cg, multigrid] {
             let named = solve(&stencil, &by_name);
-            assert!(named.notes.contains("points on the finest grid") && named.u == solved.u, "{}", named.notes);
+            assert!(!named.notes.contains("points") && named.u == expected.u, "{}", named.notes);
         }
     }
 }

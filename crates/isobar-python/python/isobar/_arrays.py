@@ -114,8 +114,8 @@ def on_host(array) -> np.ndarray:
 def check_unmasked(values, what: str) -> None:
     """Raise for an array of NumPy with a mask."""
     # NumPy loads `numpy.ma` when it is first used, and an array with a mask has used it.
-    masks = sys.modules.get("numpy.ma")
-    if masks and isinstance(values, masks.MaskedArray):
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked and isinstance(values, masked):
         raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
 
 

@@ -318,7 +318,8 @@ class Solver:
         """Return a preconditioner B ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
 
         B is a fixed linear map: `iterations` steps z += M⁻¹ (r − A z) from z = 0, where M⁻¹ is this solver's preconditioner, one cycle of
-        multigrid or of vertical modes, or division by the diagonal (Jacobi's method).
+        multigrid or of vertical modes, or division by the diagonal (Jacobi's method). Where this solver's cycle relaxes points, which is not symmetric, it is
+        one by lines, made by the first call.
 
         `scipy.sparse.linalg.cg` requires a symmetric and positive definite B. For diffusion problems B is symmetric, and positive definite for
         ``iterations=1`` and other odd numbers. For even numbers it is indefinite if M⁻¹A has an eigenvalue above 2, as with ``"mic"`` and the nearest
