@@ -207,8 +207,9 @@ impl Solver {
 
     /// Computes z = B r with a fixed linear B ≈ A⁻¹, for an iteration of your own: `iterations` steps z += M⁻¹ (r − A z) from zero, where M
     /// is the preconditioner of a Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. Where
-    /// a cycle relaxes points, which is not symmetric, it is one by lines, made by the first call. The residual is not checked. B is symmetric where A and the cycle are: always for diffusion, unless the options ask for different sweeps
-    /// before and after the coarse correction.
+    /// a cycle relaxes points, which is not symmetric, it is one by lines, made by the first call. The residual is not checked. B is
+    /// symmetric where A and the cycle are: always for diffusion, unless the options ask for different sweeps before and after the coarse
+    /// correction.
     ///
     /// # Errors
     /// See [`Solver::apply`]; [`Error::Invalid`](crate::Error::Invalid) for no iterations.
