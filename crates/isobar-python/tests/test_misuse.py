@@ -231,6 +231,7 @@ def test_masks_and_complex_numbers_are_refused():
         lambda: isobar.effective(labels, {1: 1.0}),
         lambda: isobar.Diffusion(labels, coefficients={1: 1.0}),
         lambda: isobar.Heat(masked),
+        lambda: isobar.TensorProduct(masked[0], *np.zeros((3, 4)), np.ones((2, 2)), np.ones((2, 3)), np.ones((3, 2))),
         lambda: isobar.Heat(np.ones((1, 4)), reaction=masked),
         lambda: isobar.Diffusion(np.ones((1, 4)), spacing=(1.0, masked[0])),
     ):

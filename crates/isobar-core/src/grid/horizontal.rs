@@ -2,7 +2,7 @@
 
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
-use crate::execute::{Host, find_in_rows, rows};
+use crate::execute::{Host, find_in_rows, no_room, rows};
 
 /// The horizontal factors of a tensor-product operator, one entry per column, `i + nx · j`.
 ///
@@ -90,6 +90,8 @@ impl HorizontalField {
     pub fn laplacian(grid: &GridOptions) -> Result<Self> {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);
+        // The factors, and for a while faces and corners.
+        Vec::<[f64; 10]>::new().try_reserve_exact(nx * ny).map_err(|_| no_room(nx * ny))?;
         let metric = Metric::new(grid);
         let [x, y] = [Coordinates::new(nx, |i| metric.x(i)), Coordinates::new(ny, |j| metric.y(j))];
         let x_faces = rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {

@@ -53,8 +53,9 @@ struct Steps<B: Backend, T: Real> {
 /// The correction of a level, with its scratch.
 struct Corrected<B: Backend, T: Real> {
     correction: Option<Arc<dyn Correction<B, T>>>,
-    /// The residual, where the correction is active.
+    /// The residual, if the correction was active when this was made.
     residual: B::Vector<T>,
+    has_residual: bool,
     scalars: B::Scalars,
     bytes: usize,
 }
@@ -66,6 +67,7 @@ impl<B: Backend, T: Real> Corrected<B, T> {
         let layout = if is_active { layout } else { &smallest };
         Ok(Self {
             residual: backend.zeros(layout)?,
+            has_residual: is_active,
             scalars: backend.scalars()?,
             bytes: layout.len() * size_of::<T>() + correction.as_ref().map_or(0, |correction| correction.bytes()),
             correction,
@@ -152,7 +154,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// See [`Backend::zeros`].
     pub fn update(&mut self) -> Result<()> {
         for (level, corrected) in self.steps.levels.iter().zip(&mut self.corrections) {
-            if corrected.active().is_some() && corrected.bytes < level.layout().len() * size_of::<T>() {
+            if corrected.active().is_some() && !corrected.has_residual {
                 *corrected = Corrected::new(&self.steps.backend, level.layout(), corrected.correction.clone())?;
             }
         }

@@ -41,8 +41,10 @@ impl Helmholtz {
     /// Makes the matrix.
     ///
     /// # Errors
-    /// See [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`].
+    /// See [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`]; [`Error::Invalid`](crate::Error::Invalid) for more cells than memory can
+    /// be allocated for.
     pub fn stencil(&self) -> Result<TensorProduct> {
+        execute::require_room(self.grid.shape().cells())?;
         let omega = self.omega();
         let stencil = TensorProduct::helmholtz(&self.grid, omega, self.lambda)?;
         let [x, y, z] = self.advection;

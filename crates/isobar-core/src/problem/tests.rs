@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::array::Source as Array;
+use crate::grid::GridOptions;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 use crate::team::Team;
 use crate::{ArrayView, Result, Shape};
@@ -269,6 +270,10 @@ fn fields_of_sides_lie_where_their_cells_do() {
 fn arrays_for_which_there_is_no_memory_are_errors() {
     let huge = Shape::new(1 << 15, 1 << 15, 1 << 15);
     let message = Field::read(ArrayView::constant(&1.0, huge).into()).err().unwrap().to_string();
+    assert!(message.contains("35184372088832 cells, for which no memory can be allocated"), "{message}");
+    let grid = GridOptions { nx: 1 << 15, ny: 1 << 15, nz: 1 << 15, ..GridOptions::default() };
+    let pressure = Helmholtz { grid, courant: 8.4, omega: None, lambda: 1.0, advection: [0.0; 3] };
+    let message = pressure.stencil().err().unwrap().to_string();
     assert!(message.contains("35184372088832 cells, for which no memory can be allocated"), "{message}");
 }
 

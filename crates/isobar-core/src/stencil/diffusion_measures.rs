@@ -6,7 +6,7 @@ use super::crossing::Crossing;
 use super::point_levels::{ends_small, steps};
 use super::{Coefficients, Diffusion, Side, Spread, Stencil};
 use crate::execute::map_pieces;
-use crate::options::SolverOptions;
+use crate::options::{Smoother, SolverOptions};
 use crate::policy::diffusion::{Measures, stiffness_of};
 use crate::policy::dominance::Dominance;
 use crate::policy::{self, Choice};
@@ -214,7 +214,11 @@ impl Diffusion {
         makes_levels_fast: bool,
         measure: impl FnOnce() -> Result<Option<Measures>>,
     ) -> Result<Choice> {
-        let choice = policy::diffusion::choose(options, measure, || ends_small(self))?;
+        let mut choice = policy::diffusion::choose(options, measure, || ends_small(self))?;
+        let is_open = options.multigrid.smoother == Smoother::Auto;
+        if is_open && choice.smoother == Smoother::PointRedBlack && self.only_direction() == Some(2) {
+            choice = Choice { why: Choice::lines_apart().why, ..Choice::galerkin() };
+        }
         let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
         let tried = dominance.and_then(|dominance| {
             dominance.tried(options.tolerance, (&choice, makes_levels_fast), || self.sampled_ratio())

@@ -103,17 +103,23 @@ impl VerticalModes {
     }
 }
 
-/// The vertical modes, computed once and shared by all copies of a matrix. They do not count when matrices are compared.
-#[derive(Clone, Default)]
-pub(super) struct KeptModes(pub(super) Arc<OnceLock<Arc<VerticalModes>>>);
+/// What follows from a matrix, such as its vertical modes: computed once and shared by all its copies. It does not count when matrices are compared.
+#[derive(Clone)]
+pub(super) struct Kept<T>(pub(super) Arc<OnceLock<T>>);
 
-impl PartialEq for KeptModes {
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> PartialEq for Kept<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl fmt::Debug for KeptModes {
+impl<T> fmt::Debug for Kept<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.get().is_some() { "computed" } else { "not computed" })
     }

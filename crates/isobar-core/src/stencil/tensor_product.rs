@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::modes::{KeptModes, VerticalModes};
+use super::modes::{Kept, VerticalModes};
 use super::{Csr, Stencil, StoredMatrix};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
@@ -25,7 +25,9 @@ pub struct TensorProduct {
     /// Whether no layer is coupled to another, for any coefficients.
     layers_apart: bool,
     /// The vertical modes, once computed.
-    pub(super) modes: KeptModes,
+    pub(super) modes: Kept<Arc<VerticalModes>>,
+    /// Whether couplings are equal both ways, once examined.
+    pub(super) symmetric: Kept<bool>,
 }
 
 /// One entry of a row: the neighbour's offset and the coefficient.
@@ -86,7 +88,8 @@ impl TensorProduct {
         let shape = Shape::new(horizontal.nx, horizontal.ny, vertical.len());
         let layers_apart = shape.nz == 1;
         let (vertical, horizontal) = (Arc::new(vertical), Arc::new(horizontal));
-        let stencil = Self { shape, vertical, horizontal, grid, layers_apart, modes: KeptModes::default() };
+        let (modes, symmetric) = (Kept::default(), Kept::default());
+        let stencil = Self { shape, vertical, horizontal, grid, layers_apart, modes, symmetric };
         stencil.check_pivots()?;
         Ok(stencil)
     }
@@ -101,7 +104,8 @@ impl TensorProduct {
             horizontal: Arc::clone(&self.horizontal),
             grid: self.grid.clone(),
             layers_apart: true,
-            modes: KeptModes::default(),
+            modes: Kept::default(),
+            symmetric: Kept::default(),
         };
         stencil.check_pivots()?;
         Ok(stencil)
@@ -158,7 +162,7 @@ impl TensorProduct {
             }
         }
         let r = grid.interfaces();
-        self.modes = KeptModes::default();
+        (self.modes, self.symmetric) = (Kept::default(), Kept::default());
         let vertical = Arc::make_mut(&mut self.vertical);
         for k in 0..nz {
             let centre = 0.5 * (r[k] + r[k + 1]);
@@ -291,7 +295,8 @@ impl TensorProduct {
             return None;
         }
         let (vertical, horizontal) = (Arc::clone(&self.vertical), Arc::new(horizontal));
-        Some(Self { shape, vertical, horizontal, grid, layers_apart: self.layers_apart, modes: self.modes.clone() })
+        let (layers_apart, modes, symmetric) = (self.layers_apart, self.modes.clone(), Kept::default());
+        Some(Self { shape, vertical, horizontal, grid, layers_apart, modes, symmetric })
     }
 }
 

@@ -83,6 +83,10 @@ fn counts_do_not_depend_on_the_grid() {
     points.multigrid.smoother = Smoother::PointRedBlack;
     let line = solve(&stencil(Shape::new(200, 1, 1), [1.0; 3], FIXED, |_| 1.0), &points);
     assert!(line.method == "multigrid" && line.outcome.iterations <= 10, "{}", line.outcome.iterations);
+    // Multigrid by name solves it exactly by lines.
+    let by_name = SolverOptions { method: Method::Multigrid, ..options() };
+    let exact = solve(&stencil(Shape::new(1, 1, 200), [1.0; 3], BOTTOM, |_| 1.0), &by_name);
+    assert!(exact.outcome.iterations <= 2 && exact.notes.contains("lines along one direction"), "{}", exact.notes);
 }
 
 #[test]

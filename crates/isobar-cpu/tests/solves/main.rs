@@ -4,3 +4,4 @@ mod diffusion_suite;
 mod heat;
 mod jacobi;
 mod published_numbers;
+mod updates;

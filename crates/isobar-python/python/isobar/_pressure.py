@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import readable_on_host
+from isobar._arrays import check_unmasked, readable_on_host
 from isobar._options import to_toml
 from isobar._problems import Problem
 
@@ -61,6 +61,7 @@ class TensorProduct(Problem):
                 raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of shape {(ny, nx)} it must be {wanted}")
         vertical = []
         for what, profile in (("a", a), ("b", b), ("c", c), ("d", d)):
+            check_unmasked(profile, what)
             values = np.asarray(profile, dtype=np.float64)
             if values.ndim != 1:
                 raise ValueError(f"{what} has shape {values.shape}; it must be (nz,)")
