@@ -33,9 +33,13 @@ pub struct Orientation {
     pub most_rows: usize,
     /// Whether incomplete factorisations gain by long rows as well.
     pub has_rows_of_factors: bool,
-    /// The time of a solve whose strongest couplings are not along z, where lines solve them, over that where they are; at most 1 if that is not known.
+    /// The time of a solve whose strongest couplings, [`STRONG`] times the others, are not along z, where lines solve them, over that where they are; at
+    /// most 1 if that is not known.
     pub strong_lines: f64,
 }
+
+/// The ratio of couplings at which [`Orientation::strong_lines`] is measured. The time grows by a power of it.
+const STRONG: f64 = 30.0;
 
 impl Orientation {
     /// Returns the order in which a solver with these options has a grid's directions, which cross by `crossing()` and whose mean couplings are
@@ -124,7 +128,7 @@ impl Orientation {
         own: Turns,
         others: &[Turns],
         (shape, is_periodic): (Shape, [bool; 3]),
-        strongest: Option<usize>,
+        strongest: Option<(usize, f64)>,
     ) -> Option<Turns> {
         /// The number of cells below which any order takes little time,
         const FEW: usize = 30_000;
@@ -136,7 +140,10 @@ impl Orientation {
         const PERIODIC_LINES: f64 = 1.4;
         let time = |turns: &Turns| {
             let lines = if is_periodic[turns.order[2]] { PERIODIC_LINES } else { 1.0 };
-            let iterations = if strongest.is_none_or(|d| turns.order[2] == d) { 1.0 } else { self.strong_lines };
+            let iterations = match strongest {
+                Some((d, ratio)) if turns.order[2] != d => self.strong_lines.powf(ratio.log(STRONG)),
+                _ => 1.0,
+            };
             lines * iterations * self.time(turns.around(shape))
         };
         let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
@@ -160,12 +167,14 @@ impl Orientation {
     }
 }
 
-/// Returns the direction whose couplings are much stronger than all others', if lines solve them.
-fn strongest(strengths: [f64; 3], is_periodic: [bool; 3]) -> Option<usize> {
+/// Returns the direction whose couplings are much stronger than all others', if lines solve them, and how many times.
+fn strongest(strengths: [f64; 3], is_periodic: [bool; 3]) -> Option<(usize, f64)> {
     const MUCH: f64 = 8.0;
+    /// The largest ratio of which times are known.
+    const MOST: f64 = 1e3;
     let d = (0..3).max_by(|&a, &b| strengths[a].total_cmp(&strengths[b]))?;
-    let is_much = (0..3).all(|e| e == d || strengths[d] >= MUCH * strengths[e]);
-    (is_much && !is_periodic[d]).then_some(d)
+    let others = (0..3).filter(|&e| e != d).fold(0.0, |most: f64, e| most.max(strengths[e]));
+    (strengths[d] >= MUCH * others && !is_periodic[d]).then(|| (d, (strengths[d] / others).min(MOST)))
 }
 
 /// Returns all orders but the caller's. The first of equals is taken: the caller's rows become lines, so that neighbours are near each other in memory.
@@ -268,6 +277,13 @@ mod tests {
             assert_eq!(order(1.6, strengths, ring), None, "lines around a ring");
         }
         assert_eq!(order(1.6, [1.0, 1.0, 100.0], [false; 3]), None);
+        // Long lines stay along z if they are stiff enough.
+        let long = |stiff: f64| {
+            let (shape, options) = (Shape::new(31, 31, 1025), SolverOptions::default());
+            let device = Orientation { strong_lines: 1.6, ..cpu };
+            device.turns(shape, [false; 3], &options, || 1.0, || [1.0, 1.0, stiff]).is_some()
+        };
+        assert_eq!([1.0, 10.0, 100.0, 1e3, 1e9].map(long), [true, true, false, false, false]);
         assert_eq!(order(1.6, [30.0, 30.0, 1.0], [false; 3]), None, "two directions alike");
     }
 
