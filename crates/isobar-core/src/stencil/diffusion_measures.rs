@@ -216,8 +216,10 @@ impl Diffusion {
     ) -> Result<Choice> {
         let mut choice = policy::diffusion::choose(options, measure, || ends_small(self))?;
         let is_open = options.multigrid.smoother == Smoother::Auto;
-        if is_open && choice.smoother == Smoother::PointRedBlack && self.only_direction() == Some(2) {
-            choice = Choice { why: Choice::lines_apart().why, ..Choice::galerkin() };
+        if is_open && choice.smoother == Smoother::PointRedBlack && self.only_direction().is_some() {
+            // Red–black elimination, whatever the direction.
+            let why = "Galerkin grids, not points: they are exact where one direction alone couples cells".to_owned();
+            choice = Choice { why: Some(why), ..Choice::galerkin() };
         }
         let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
         let tried = dominance.and_then(|dominance| {
