@@ -33,7 +33,7 @@ pub struct Orientation {
     pub most_rows: usize,
     /// Whether incomplete factorisations gain by long rows as well.
     pub has_rows_of_factors: bool,
-    /// The time of a solve whose strongest couplings, [`STRONG`] times the others, are not along z, where lines solve them, over that where they are; at
+    /// The time of a solve whose strongest couplings, 30 times the others, are not along z, where lines solve them, over that where they are; at
     /// most 1 if that is not known.
     pub strong_lines: f64,
 }
