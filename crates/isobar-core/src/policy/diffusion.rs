@@ -131,9 +131,9 @@ pub(crate) fn needs_jump(stiffness: f64, contrast: f64, has_closed: bool, fields
     contrast > MOST_JUMP && (may_be_points || may_meet)
 }
 
-/// Chooses a solver if these options leave that open, and the smoother of multigrid that is named: cycles that relax points if these suffice, else conjugate gradients with cycles that relax
-/// lines, in single precision if that suffices. `measure` is called at most once, and only if the choice depends on it; `ends_small` returns whether
-/// halving ends at a grid that is small enough for points.
+/// Chooses a solver if these options leave that open, and the smoother of multigrid that is named: cycles that relax points if these suffice, else
+/// conjugate gradients with cycles that relax lines, in single precision if that suffices. `measure` is called at most once, and only if the choice
+/// depends on it; `ends_small` returns whether halving ends at a grid that is small enough for points.
 pub(crate) fn choose(
     options: &SolverOptions,
     measure: impl FnOnce() -> Result<Option<Measures>>,

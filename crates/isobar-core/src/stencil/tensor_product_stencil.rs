@@ -26,7 +26,10 @@ impl Stencil for TensorProduct {
 
     /// Returns whether couplings are equal both ways, which conjugate gradients need.
     fn is_symmetric(&self) -> bool {
-        *self.symmetric.0.get_or_init(|| self.vertical().is_symmetric() && self.horizontal().is_symmetric())
+        // Threads work on it, so that it must not be locked meanwhile.
+        let examine = || self.vertical().is_symmetric() && self.horizontal().is_symmetric();
+        let is_symmetric = self.symmetric.0.get().copied().unwrap_or_else(examine);
+        *self.symmetric.0.get_or_init(|| is_symmetric)
     }
 
     /// Returns whether A is symmetric with a ≥ 0 ≥ b, d: no row's sum is then negative, since a field's couplings are
