@@ -151,7 +151,8 @@ impl Case {
     pub(crate) fn assemble_without_rhs(&self) -> Result<Option<Assembled>> {
         match &self.problem {
             Problem::Helmholtz(problem) if problem.computes_rhs() => {
-                problem.without_rhs().map(Some).map_err(|error| Error::at(&self.path, error))
+                let room = problem.problem().require_room().map_err(Error::from);
+                room.and_then(|()| problem.without_rhs()).map(Some).map_err(|error| Error::at(&self.path, error))
             }
             _ => Ok(None),
         }

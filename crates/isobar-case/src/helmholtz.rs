@@ -115,9 +115,10 @@ impl HelmholtzCase {
     /// # Errors
     /// A right-hand side that cannot be read or does not fit the grid; coefficients that give no valid matrix.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
+        let without_rhs = self.without_rhs()?;
         let rhs = self.rhs_in(rows)?;
         let exact = (self.rhs_kind() == RhsKind::Manufactured).then(|| self.problem().exact_in(rows));
-        Ok(Assembled { rhs, exact, ..self.without_rhs()? })
+        Ok(Assembled { rhs, exact, ..without_rhs })
     }
 
     /// Returns whether the right-hand side can be computed once it is needed: no file is read for it, and no mistake of the case is found by it, as by

@@ -41,14 +41,20 @@ impl Helmholtz {
     /// Makes the matrix.
     ///
     /// # Errors
-    /// See [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`]; [`Error::Invalid`](crate::Error::Invalid) for more cells than memory can
-    /// be allocated for.
+    /// See [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`].
     pub fn stencil(&self) -> Result<TensorProduct> {
-        execute::require_room(self.grid.shape().cells())?;
         let omega = self.omega();
         let stencil = TensorProduct::helmholtz(&self.grid, omega, self.lambda)?;
         let [x, y, z] = self.advection;
         if self.advection == [0.0; 3] { Ok(stencil) } else { stencil.with_advection(omega, |_, _| (x, y), z) }
+    }
+
+    /// Fails if no memory can be allocated for a vector of the whole grid.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid)
+    pub fn require_room(&self) -> Result<()> {
+        execute::require_room(self.grid.shape().cells())
     }
 
     /// Computes a right-hand side in C order, shape (nz, ny, nx).

@@ -273,7 +273,7 @@ fn arrays_for_which_there_is_no_memory_are_errors() {
     assert!(message.contains("35184372088832 cells, for which no memory can be allocated"), "{message}");
     let grid = GridOptions { nx: 1 << 15, ny: 1 << 15, nz: 1 << 15, ..GridOptions::default() };
     let pressure = Helmholtz { grid, courant: 8.4, omega: None, lambda: 1.0, advection: [0.0; 3] };
-    let message = pressure.stencil().err().unwrap().to_string();
+    let message = pressure.require_room().err().unwrap().to_string();
     assert!(message.contains("35184372088832 cells, for which no memory can be allocated"), "{message}");
 }
 
