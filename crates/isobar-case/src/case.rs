@@ -149,13 +149,7 @@ impl Case {
     /// # Errors
     /// The errors of [`Case::assemble`].
     pub(crate) fn assemble_without_rhs(&self) -> Result<Option<Assembled>> {
-        match &self.problem {
-            Problem::Helmholtz(problem) if problem.computes_rhs() => {
-                let room = problem.problem().require_room().map_err(Error::from);
-                room.and_then(|()| problem.without_rhs()).map(Some).map_err(|error| Error::at(&self.path, error))
-            }
-            _ => Ok(None),
-        }
+        self.problem.assemble_without_rhs().map_err(|error| Error::at(&self.path, error))
     }
 
     /// Returns b, shape (nz, ny, nx) in C order.
@@ -163,12 +157,7 @@ impl Case {
     /// # Errors
     /// The errors of [`Case::assemble`].
     pub(crate) fn rhs(&self) -> Result<Vec<f64>> {
-        match &self.problem {
-            Problem::Helmholtz(problem) => {
-                problem.rhs_in(&(0..self.problem.shape().ny)).map_err(|error| Error::at(&self.path, error))
-            }
-            _ => self.assemble().map(|assembled| assembled.rhs),
-        }
+        self.problem.rhs().map_err(|error| Error::at(&self.path, error))
     }
 
     /// Returns the right-hand side for a body source given by the caller, shape (nz, ny, nx) in C order: weighted as in the case, plus

@@ -119,6 +119,25 @@ impl Problem {
         }
     }
 
+    /// Builds the linear system without b if [`Problem::rhs`] can compute that later, for which there must be room; returns nothing for other problems.
+    pub(crate) fn assemble_without_rhs(&self) -> Result<Option<Assembled>> {
+        match self {
+            Self::Helmholtz(case) if case.computes_rhs() => {
+                case.problem().require_room()?;
+                case.without_rhs().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns b, shape (nz, ny, nx) in C order.
+    pub(crate) fn rhs(&self) -> Result<Vec<f64>> {
+        match self {
+            Self::Helmholtz(case) => case.rhs_in(&(0..self.shape().ny)),
+            _ => Ok(self.assemble()?.rhs),
+        }
+    }
+
     /// Returns the right-hand side for a body source given by the caller, C order.
     ///
     /// # Errors

@@ -1,8 +1,6 @@
 //! The continuation of a solve after an iteration that was slow or failed.
 
-use crate::options::{
-    CyclePrecision, Deflation, Method, MultigridOptions, Preconditioner, Smoother, SolverOptions, Stripes,
-};
+use crate::options::{CyclePrecision, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
 use crate::outcome::Stop;
 use crate::real::Precision;
 
@@ -150,10 +148,10 @@ pub(crate) fn by_lines(mut options: SolverOptions, preconditioner: Preconditione
 
 /// Returns the options that follow cycles that relax points: cycles with lines, if the user `asked` for multigrid as the method and there are such; else
 /// [`by_lines`], in double precision where no cycles are left for single precision.
-pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditioner, asked: Method) -> SolverOptions {
+pub(crate) fn after_points(mut options: SolverOptions, preconditioner: Preconditioner, asked: Method) -> SolverOptions {
     if (asked, preconditioner) == (Method::Multigrid, Preconditioner::Multigrid) {
-        let multigrid = MultigridOptions { smoother: Smoother::LineRedBlack, ..options.multigrid.clone() };
-        return SolverOptions { multigrid, ..options };
+        options.multigrid.smoother = Smoother::LineRedBlack;
+        return options;
     }
     let options = by_lines(options, preconditioner);
     let has_cycles = preconditioner == Preconditioner::Multigrid;
@@ -166,8 +164,8 @@ mod tests {
 
     #[test]
     fn lines_follow_points_in_cycles_by_name() {
-        let points = MultigridOptions { smoother: Smoother::PointRedBlack, ..MultigridOptions::default() };
-        let points = SolverOptions { method: Method::Multigrid, multigrid: points, ..SolverOptions::default() };
+        let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
+        points.multigrid.smoother = Smoother::PointRedBlack;
         let after = |reserve, asked| {
             let after = after_points(points.clone(), reserve, asked);
             assert_eq!(after.multigrid.smoother, Smoother::LineRedBlack);
