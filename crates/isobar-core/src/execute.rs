@@ -74,8 +74,19 @@ pub fn for_each_piece<X: Send>(execute: &impl Execute, all: &mut [X], f: impl Fn
 
 /// Calls `f(row, values)` for all rows of `nx` elements of an array.
 pub fn for_each_row<X: Send>(execute: &impl Execute, all: &mut [X], nx: usize, f: impl Fn(usize, &mut [X]) + Sync) {
+    for_each_row_of(PIECE, execute, all, nx, f);
+}
+
+/// Implements [`for_each_row`] for threads that take so many elements at a time.
+fn for_each_row_of<X: Send>(
+    piece: usize,
+    execute: &impl Execute,
+    all: &mut [X],
+    nx: usize,
+    f: impl Fn(usize, &mut [X]) + Sync,
+) {
     let nx = nx.max(1);
-    let rows = (PIECE / nx).max(1);
+    let rows = (piece / nx).max(1);
     let mut pieces: Vec<&mut [X]> = all.chunks_mut(rows * nx).collect();
     execute.for_each(&mut pieces, |piece, values| {
         values.chunks_mut(nx).enumerate().for_each(|(row, values)| f(piece * rows + row, values));
@@ -147,13 +158,14 @@ fn cleared<X: Copy + Default>(room: &mut [MaybeUninit<X>]) -> &mut [X] {
 
 /// Sets the rows of new memory, which are zeros before `f(row, values)` sets them.
 fn set_rows<X: Copy + Default + Send>(
+    piece: usize,
     execute: &impl Execute,
     room: &mut [MaybeUninit<X>],
     nx: usize,
     f: impl Fn(usize, &mut [X]) + Sync,
 ) {
     prefer_large_pages(room);
-    for_each_row(execute, room, nx, |row, room| f(row, cleared(room)));
+    for_each_row_of(piece, execute, room, nx, |row, room| f(row, cleared(room)));
 }
 
 /// Sets new memory block by block, each of which is zeros before `f(first, block)` sets it, and collects the returned values in order.
@@ -180,8 +192,28 @@ pub(crate) fn rows<X: Copy + Default + Send>(
     nx: usize,
     f: impl Fn(usize, &mut [X]) + Sync,
 ) -> Vec<X> {
+    rows_of(PIECE, execute, count, nx, f)
+}
+
+/// Makes an array as [`rows`] does, by much arithmetic for each element: threads take few at a time.
+pub(crate) fn computed_rows<X: Copy + Default + Send>(
+    execute: &impl Execute,
+    count: usize,
+    nx: usize,
+    f: impl Fn(usize, &mut [X]) + Sync,
+) -> Vec<X> {
+    rows_of(PIECE / 16, execute, count, nx, f)
+}
+
+fn rows_of<X: Copy + Default + Send>(
+    piece: usize,
+    execute: &impl Execute,
+    count: usize,
+    nx: usize,
+    f: impl Fn(usize, &mut [X]) + Sync,
+) -> Vec<X> {
     let mut all = Vec::with_capacity(count);
-    set_rows(execute, &mut all.spare_capacity_mut()[..count], nx, f);
+    set_rows(piece, execute, &mut all.spare_capacity_mut()[..count], nx, f);
     // SAFETY: there is room for as many, and every one of them has been written.
     unsafe { all.set_len(count) };
     all
@@ -237,7 +269,7 @@ pub(crate) fn shared(
     f: impl Fn(usize, &mut [f64]) + Sync,
 ) -> Arc<[f64]> {
     // SAFETY: `set_rows` clears all elements.
-    unsafe { shared_array(count, |room| set_rows(execute, room, nx, f)) }.0
+    unsafe { shared_array(count, |room| set_rows(PIECE, execute, room, nx, f)) }.0
 }
 
 /// Makes a shared array whose blocks of zeros `f(first, block)` sets in place, and collects the results of `f`, in order.

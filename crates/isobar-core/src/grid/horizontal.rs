@@ -2,7 +2,7 @@
 
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
-use crate::execute::{Host, find_in_rows, no_room, rows};
+use crate::execute::{Host, computed_rows, find_in_rows, find_wrong, map_pieces, no_room, rows};
 
 /// The horizontal factors of a tensor-product operator, one entry per column, `i + nx · j`.
 ///
@@ -45,14 +45,14 @@ impl HorizontalField {
                 return Err(Error::shape(name, found, format!("{expected} (nx = {nx}, ny = {ny})")));
             }
         }
-        if let Some(n) = area.iter().position(|&t| !(t > 0.0 && t.is_finite())) {
+        if let Some(n) = find_wrong(&Host, &area, |t| t > 0.0 && t.is_finite()) {
             return Err(Error::invalid(
                 "|T|",
                 format!("{} in column (i, j) = ({}, {}), counted from 0; areas are positive", area[n], n % nx, n / nx),
             ));
         }
         for (name, faces, row) in [("x-faces", x_faces, nx + 1), ("y-faces", y_faces, nx)] {
-            if let Some(n) = faces.iter().position(|&x| !(x >= 0.0 && x.is_finite())) {
+            if let Some(n) = find_wrong(&Host, faces, |x| x >= 0.0 && x.is_finite()) {
                 return Err(Error::invalid(
                     name,
                     format!(
@@ -94,10 +94,10 @@ impl HorizontalField {
         Vec::<[f64; 10]>::new().try_reserve_exact(nx * ny).map_err(|_| no_room(nx * ny))?;
         let metric = Metric::new(grid);
         let [x, y] = [Coordinates::new(nx, |i| metric.x(i)), Coordinates::new(ny, |j| metric.y(j))];
-        let x_faces = rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
+        let x_faces = computed_rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
             faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&x, i), (&y, j)));
         });
-        let y_faces = rows(&Host, nx * (ny + 1), nx, |j, faces| {
+        let y_faces = computed_rows(&Host, nx * (ny + 1), nx, |j, faces| {
             faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&y, j), (&x, i)));
         });
         Self::from_faces(nx, ny, metric.areas(), &x_faces, &y_faces)
@@ -192,6 +192,23 @@ impl HorizontalField {
         if rest.abs() <= 4.0 * f64::EPSILON * self.total[n].abs() { 0.0 } else { rest }
     }
 
+    /// Returns the columns with the least and the largest α_T/|T|, and these ratios.
+    pub(crate) fn extreme_ratios(&self) -> Option<[(usize, f64); 2]> {
+        let extremes = |columns: &mut dyn Iterator<Item = usize>| {
+            let ratios = columns.map(|n| [(n, self.total[n] / self.area[n]); 2]);
+            ratios.reduce(|[least, most], [new, _]| {
+                [if new.1 < least.1 { new } else { least }, if new.1 > most.1 { new } else { most }]
+            })
+        };
+        let of_pieces = map_pieces(&Host, &self.total, |first, piece| extremes(&mut (first..first + piece.len())));
+        extremes(&mut of_pieces.into_iter().flatten().flatten().map(|(n, _)| n))
+    }
+
+    /// Returns whether all columns pass a test.
+    pub(crate) fn all_columns(&self, test: impl Fn(usize) -> bool + Sync) -> bool {
+        find_in_rows(&Host, self.area.len(), 1, |mut columns| columns.find(|&n| !test(n))).is_none()
+    }
+
     /// Returns whether neighbours are coupled equally both ways.
     pub fn is_symmetric(&self) -> bool {
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * a.abs().max(b.abs());
@@ -249,7 +266,7 @@ impl Metric {
             return vec![1.0 / (nx * ny) as f64; nx * ny];
         }
         let xs: Vec<f64> = (0..=nx).map(|i| self.x(i as f64)).collect();
-        let corners = rows(&Host, (nx + 1) * (ny + 1), nx + 1, |j, corners| {
+        let corners = computed_rows(&Host, (nx + 1) * (ny + 1), nx + 1, |j, corners| {
             let y = self.y(j as f64);
             corners.iter_mut().zip(&xs).for_each(|(corner, x)| *corner = (x * y / (1.0 + x * x + y * y).sqrt()).atan());
         });

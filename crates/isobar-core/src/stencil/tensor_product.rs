@@ -183,10 +183,7 @@ impl TensorProduct {
     /// where d < 0, so that its extremes suffice.
     fn check_pivots(&self) -> Result<()> {
         let v = &self.vertical;
-        let ratios =
-            self.horizontal.total.iter().zip(&self.horizontal.area).map(|(total, area)| total / area).enumerate();
-        let by_ratio = |x: &(usize, f64), y: &(usize, f64)| x.1.total_cmp(&y.1);
-        for (n, s) in [ratios.clone().min_by(by_ratio), ratios.max_by(by_ratio)].into_iter().flatten() {
+        for (n, s) in self.horizontal.extreme_ratios().into_iter().flatten() {
             let mut excess_over_pivot = 0.0;
             for k in 0..v.len() {
                 let excess = v.a[k] - s * v.d[k] - v.c[k] * excess_over_pivot;
@@ -338,7 +335,6 @@ impl TensorProduct {
 
     /// Returns max α_T/|T| over the columns.
     pub fn largest_ratio(&self) -> f64 {
-        let h = self.horizontal();
-        h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
+        self.horizontal().extreme_ratios().map_or(0.0, |[_, (_, most)]| most.max(0.0))
     }
 }

@@ -38,7 +38,7 @@ impl Stencil for TensorProduct {
         let (vertical, horizontal) = (self.vertical(), self.horizontal());
         let is_vertical =
             vertical.a.iter().all(|&a| a >= 0.0) && vertical.b.iter().chain(&vertical.d).all(|&b| b <= 0.0);
-        self.is_symmetric() && is_vertical && (0..horizontal.area.len()).all(|n| rest(horizontal, n) >= 0.0)
+        self.is_symmetric() && is_vertical && horizontal.all_columns(|n| rest(horizontal, n) >= 0.0)
     }
 
     fn check_modes(&self) -> Result<()> {
@@ -47,8 +47,7 @@ impl Stencil for TensorProduct {
 
     fn has_constants(&self) -> bool {
         let (vertical, horizontal) = (self.vertical(), self.horizontal());
-        let is_closed = |n: usize| rest(horizontal, n) == 0.0;
-        vertical.a.iter().all(|&a| a == 0.0) && (0..horizontal.area.len()).all(is_closed)
+        vertical.a.iter().all(|&a| a == 0.0) && horizontal.all_columns(|n| rest(horizontal, n) == 0.0)
     }
 
     /// Chooses vertical modes where these are predicted to be faster, else multigrid.
