@@ -98,7 +98,7 @@ fn check_levels<T: Real>(backend: &impl Devices, problem: &DiffusionProblem, ran
     alone.iter().flatten().any(|made| made.what == "aggregates")
 }
 
-/// Returns bubbles, holes and nearly equal κ, with fixed and periodic sides in y, and odd numbers of rows.
+/// Returns bubbles, holes and nearly equal κ, with fixed and periodic sides in y, odd numbers of rows, and one column in x.
 fn problems() -> Vec<DiffusionProblem> {
     let ring = |mut problem: DiffusionProblem| {
         problem.boundary[1] = [Boundary::Periodic; 2];
@@ -108,6 +108,7 @@ fn problems() -> Vec<DiffusionProblem> {
         bubbles(Shape::new(24, 96, 20), 1e6),
         bubbles(Shape::new(21, 97, 14), 2.0),
         bubbles(Shape::new(48, 160, 1), 1e3),
+        bubbles(Shape::new(1, 128, 9), 1e6),
         ring(bubbles(Shape::new(20, 128, 16), 1e4)),
         ring(bubbles(Shape::new(18, 96, 20), 2.0)),
         rough(Shape::new(22, 113, 18)),

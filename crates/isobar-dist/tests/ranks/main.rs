@@ -21,7 +21,6 @@ mod steps;
 mod sweeps;
 mod tensor_product;
 mod triangular;
-mod windows;
 
 use std::sync::Arc;
 
