@@ -66,6 +66,9 @@ fn all_cores() -> Option<Team> {
 /// The elements of an array that a thread takes at a time.
 pub(crate) const PIECE: usize = 1 << 16;
 
+/// … and where each is much work.
+const SMALL_PIECE: usize = PIECE / 16;
+
 /// Calls `f(first, piece)` for all pieces of an array, `first` being the place of the piece.
 pub fn for_each_piece<X: Send>(execute: &impl Execute, all: &mut [X], f: impl Fn(usize, &mut [X]) + Sync) {
     let mut pieces: Vec<&mut [X]> = all.chunks_mut(PIECE).collect();
@@ -131,7 +134,7 @@ pub(crate) fn find_in_rows<R: Send>(
     nx: usize,
     f: impl Fn(Range<usize>) -> Option<R> + Sync,
 ) -> Option<R> {
-    let rows = (PIECE / nx.max(1)).max(1);
+    let rows = (SMALL_PIECE / nx.max(1)).max(1);
     let first = AtomicUsize::new(usize::MAX);
     let mut found: Vec<Option<R>> = (0..count.div_ceil(rows)).map(|_| None).collect();
     execute.for_each(&mut found, |piece, found| {
@@ -195,14 +198,14 @@ pub(crate) fn rows<X: Copy + Default + Send>(
     rows_of(PIECE, execute, count, nx, f)
 }
 
-/// Makes an array as [`rows`] does, by much arithmetic for each element: threads take few at a time.
-pub(crate) fn computed_rows<X: Copy + Default + Send>(
+/// Makes an array as [`rows`] does, where each element is so much work that threads take few at a time.
+pub(crate) fn rows_in_small_pieces<X: Copy + Default + Send>(
     execute: &impl Execute,
     count: usize,
     nx: usize,
     f: impl Fn(usize, &mut [X]) + Sync,
 ) -> Vec<X> {
-    rows_of(PIECE / 16, execute, count, nx, f)
+    rows_of(SMALL_PIECE, execute, count, nx, f)
 }
 
 fn rows_of<X: Copy + Default + Send>(

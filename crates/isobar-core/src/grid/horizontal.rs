@@ -2,7 +2,7 @@
 
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
-use crate::execute::{Host, computed_rows, find_in_rows, find_wrong, map_pieces, no_room, rows};
+use crate::execute::{Host, find_in_rows, find_wrong, map_pieces, no_room, rows_in_small_pieces};
 
 /// The horizontal factors of a tensor-product operator, one entry per column, `i + nx · j`.
 ///
@@ -65,7 +65,7 @@ impl HorizontalField {
             }
         }
         let columns = |coupling: &(dyn Fn(usize, usize) -> f64 + Sync)| {
-            rows(&Host, nx * ny, nx, |j, couplings| {
+            rows_in_small_pieces(&Host, nx * ny, nx, |j, couplings| {
                 couplings.iter_mut().enumerate().for_each(|(i, entry)| *entry = coupling(i, j));
             })
         };
@@ -94,10 +94,10 @@ impl HorizontalField {
         Vec::<[f64; 10]>::new().try_reserve_exact(nx * ny).map_err(|_| no_room(nx * ny))?;
         let metric = Metric::new(grid);
         let [x, y] = [Coordinates::new(nx, |i| metric.x(i)), Coordinates::new(ny, |j| metric.y(j))];
-        let x_faces = computed_rows(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
+        let x_faces = rows_in_small_pieces(&Host, (nx + 1) * ny, nx + 1, |j, faces| {
             faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&x, i), (&y, j)));
         });
-        let y_faces = computed_rows(&Host, nx * (ny + 1), nx, |j, faces| {
+        let y_faces = rows_in_small_pieces(&Host, nx * (ny + 1), nx, |j, faces| {
             faces.iter_mut().enumerate().for_each(|(i, face)| *face = face_coupling(grid.geometry, (&y, j), (&x, i)));
         });
         Self::from_faces(nx, ny, metric.areas(), &x_faces, &y_faces)
@@ -266,11 +266,11 @@ impl Metric {
             return vec![1.0 / (nx * ny) as f64; nx * ny];
         }
         let xs: Vec<f64> = (0..=nx).map(|i| self.x(i as f64)).collect();
-        let corners = computed_rows(&Host, (nx + 1) * (ny + 1), nx + 1, |j, corners| {
+        let corners = rows_in_small_pieces(&Host, (nx + 1) * (ny + 1), nx + 1, |j, corners| {
             let y = self.y(j as f64);
             corners.iter_mut().zip(&xs).for_each(|(corner, x)| *corner = (x * y / (1.0 + x * x + y * y).sqrt()).atan());
         });
-        rows(&Host, nx * ny, nx, |j, areas| {
+        rows_in_small_pieces(&Host, nx * ny, nx, |j, areas| {
             let (south, north) = corners[(nx + 1) * j..].split_at(nx + 1);
             let ends = south.windows(2).zip(north.windows(2));
             areas.iter_mut().zip(ends).for_each(|(area, (south, north))| {
