@@ -51,17 +51,22 @@ impl Norms {
 pub(crate) struct Bounds {
     /// Whether the norm is at most ‖b‖, for first guesses unrelated to the solution.
     pub(crate) is_capped: bool,
-    /// The residual over ‖b‖ that always counts as converged: a state that hardly changes leaves nothing to reduce.
-    pub(crate) rounding: f64,
+    /// A norm of which 10⁻¹³ always counts as converged, instead of ‖b‖: a state that hardly changes leaves nothing to reduce. Where ‖b‖ is larger,
+    /// 10⁻¹³ ‖b‖ does too, but not without a reduction.
+    pub(crate) content: Option<f64>,
 }
 
 impl Bounds {
-    fn of(self, guess: Guess, initial: f64, rhs: f64, tolerance: f64) -> f64 {
+    /// Returns the norm that residuals are relative to, and the residual that always counts as converged.
+    fn of(self, guess: Guess, initial: f64, rhs: f64, scaling: Scaling) -> [f64; 2] {
         /// The residual over ‖b‖ below which a first guess counts as the solution.
         const SOLVED: f64 = 1e-13;
+        /// The reduction of a residual below that.
+        const REDUCED: f64 = 0.01;
         let given = if self.is_capped { initial.min(rhs) } else { initial };
-        let rounding = if guess == Guess::Given { self.rounding.max(SOLVED) } else { self.rounding };
-        given.max(rounding * rhs / tolerance)
+        let content = self.content.map_or(rhs, |content| content * scaling.factor());
+        let solved = (SOLVED * content).max(REDUCED * given).min(SOLVED * content.max(rhs));
+        [given, if guess == Guess::Given { solved } else { 0.0 }]
     }
 }
 
@@ -160,11 +165,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             (guess, norms.initial) = (Guess::Zero, norms.rhs);
         }
         let Norms { removed, rhs, initial, scaling } = norms;
-        let mut reference = match self.options.norm {
-            Norm::Initial => self.bounds.of(guess, initial, rhs, self.options.tolerance),
-            Norm::Rhs | Norm::Scaled => rhs,
+        let SolverOptions { tolerance, max_iterations, method, norm, .. } = self.options;
+        let [given, solved] = match norm {
+            Norm::Initial => self.bounds.of(guess, initial, rhs, scaling),
+            Norm::Rhs | Norm::Scaled => [rhs, 0.0],
         };
-        let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
+        let mut reference = given.max(solved / tolerance);
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, Patience::of(method), observer);
         if self.decision.is_dominated {
             monitor.assume_strong();
@@ -201,6 +207,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 residual / rhs
             ));
             reference = rhs;
+        } else if reference > given {
+            let is_solved = residual > tolerance * given && monitor.stop() == Some(Stop::Converged);
+            if is_solved {
+                let left = residual / rhs;
+                told.notes.push(format!("the residual, {left:.1e} of the right-hand side, counts as rounding"));
+            }
+            reference = if is_solved { rhs } else { given };
         }
         let mut error_estimate = match told.estimated {
             Some(estimated) => estimated,
