@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::assembly::{Maker, Parts};
@@ -120,11 +121,17 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
             .map_or_else(|| factors_of(*backend, stencil).map(Cow::Owned), |known| Ok(Cow::Borrowed(known)))?;
         let shape = factors.shape;
         let solver = backend.direct(&layout, &factors)?.ok_or_else(not_direct)?;
-        let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver), shape.cells())?;
+        let is_exact = Arc::new(AtomicBool::new(factors.is_exact));
+        let operator = Arc::clone(&capabilities.operator) as _;
+        let made = Direct::new(operator, Arc::clone(&solver), shape.cells(), Arc::clone(&is_exact))?;
         let mut parts = Parts::new(Box::new(made) as _);
         parts.notes.push(locked(&solver).describe());
         let device = (*backend).clone();
-        let update = move |stencil: &S| locked(&solver).update(&factors_of(&device, stencil)?.once(shape));
+        let update = move |stencil: &S| {
+            let factors = factors_of(&device, stencil)?.once(shape);
+            is_exact.store(factors.is_exact, Relaxed);
+            locked(&solver).update(&factors)
+        };
         parts.updates.push(Box::new(update));
         Ok(parts)
     }

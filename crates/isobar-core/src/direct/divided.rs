@@ -1,5 +1,6 @@
 //! Lines that are divided among ranks.
 
+use super::separate::EXACT;
 use super::{AxisMatrix, Lines, Separable};
 use crate::layout::Slab;
 
@@ -61,14 +62,15 @@ impl Separable {
     ///
     /// with l the axis of the lines, n the other one, and s such that the smallest shift of K_l is 0.
     pub fn with_lines(&self, axis: usize) -> Option<Self> {
-        let Self { shape, line, across, factors, lines } = self;
+        let Self { shape, line, across, factors, lines, .. } = self;
         let Some(which) = across.iter().position(|&other| other == axis) else { return Some(self.clone()) };
         let (own, other, mass) = (&factors[which], &factors[1 - which], &lines.weights[which]);
         let is_decoupled = other.couplings.iter().chain(&other.shift).all(|&value| value == 0.0);
         let ratio = if is_decoupled { 0.0 } else { lines.weights[1 - which][0] / mass[0] };
         let pairs = || mass.iter().zip(&lines.weights[1 - which]);
-        let is_proportional = is_decoupled || pairs().all(|(m, w)| (w - ratio * m).abs() <= TOLERANCE * w.abs());
-        if !(is_proportional && mass.iter().all(|&m| m > 0.0)) {
+        let are_proportional =
+            |within: f64| is_decoupled || pairs().all(|(m, w)| (w - ratio * m).abs() <= within * w.abs());
+        if !(are_proportional(TOLERANCE) && mass.iter().all(|&m| m > 0.0)) {
             return None;
         }
         let common = lines.shift.iter().zip(mass).map(|(shift, m)| shift / m).fold(f64::INFINITY, f64::min);
@@ -92,7 +94,8 @@ impl Separable {
         parts.sort_by_key(|&(axis, ..)| axis);
         let [(a, first, of_first), (b, second, of_second)] = parts;
         let lines = Lines { shift, couplings: own.couplings.clone(), weights: [of_first, of_second], least_pivot };
-        Some(Self { shape: *shape, line: axis, across: [a, b], factors: [first, second], lines })
+        let is_exact = self.is_exact && are_proportional(EXACT);
+        Some(Self { shape: *shape, line: axis, across: [a, b], factors: [first, second], lines, is_exact })
     }
 }
 
@@ -145,7 +148,7 @@ mod tests {
                 let couplings = open(values(n(line), 1.9));
                 let weights = [weights.clone(), weights.iter().map(|w| 2.5 * w).collect()];
                 let lines = Lines { shift, couplings, weights, least_pivot: 0.0 };
-                let matrix = Separable { shape, line, across, factors, lines };
+                let matrix = Separable { shape, line, across, factors, lines, is_exact: true };
                 let turned = matrix.with_lines(1).unwrap();
                 assert_eq!((turned.line, turned.across), (1, [0, 2]));
                 assert!(turned.factors.iter().all(|axis| axis.shift.iter().all(|&shift| shift == 0.0)));

@@ -80,6 +80,7 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows, line: Option<Axis>, most: Samp
         across,
         factors,
         lines: Lines { shift: sides(line), couplings: couplings(line), weights, least_pivot: 0.0 },
+        is_exact: false,
     };
     this.add_mean_ties(matrix, extents);
     if this.is_singular() {

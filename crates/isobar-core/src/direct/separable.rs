@@ -19,6 +19,8 @@ pub struct Separable {
     pub factors: [AxisMatrix; 2],
     /// The tridiagonal systems of T, D_a and D_b.
     pub lines: Lines,
+    /// Whether the matrix has these products up to the last digits, so that residuals of either are the other's.
+    pub is_exact: bool,
 }
 
 impl Separable {
@@ -94,7 +96,7 @@ impl Separable {
         if shape == self.shape {
             return self;
         }
-        let Self { line, across, factors, mut lines, .. } = self;
+        let Self { line, across, factors, mut lines, is_exact, .. } = self;
         let [n, a, b] = [line, across[0], across[1]].map(|axis| shape.extents()[axis]);
         let [mut first, mut second] = factors;
         for (factor, n) in [(&mut first, a), (&mut second, b)] {
@@ -104,7 +106,7 @@ impl Separable {
         }
         let Lines { shift, couplings, weights: [weight, other], .. } = &mut lines;
         [shift, couplings, weight, other].into_iter().for_each(|values| values.truncate(n));
-        Self { shape, line, across, factors: [first, second], lines }
+        Self { shape, line, across, factors: [first, second], lines, is_exact }
     }
 
     /// Returns what a cell couples by along x, y and z: couplings and shifts by its number on the axis, and the weights by those on the

@@ -1,5 +1,7 @@
 //! The factors of a separable matrix.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::{AxisMatrix, Lines, Separable, has_small_factors};
 use crate::execute::find_in_rows;
 use crate::real::harmonic;
@@ -7,6 +9,8 @@ use crate::{Error, Host, Result, Shape};
 
 /// The largest relative difference of numbers from products of factors: rounding, which refinement removes.
 const TOLERANCE: f64 = 1e-11;
+/// The largest difference that is the rounding of a few products.
+pub(super) const EXACT: f64 = 1e-14;
 /// Shifts below this fraction of the couplings are the rounding of zero.
 const NEGLIGIBLE: f64 = 1e-13;
 
@@ -62,6 +66,7 @@ struct Rank {
     along: Vec<f64>,
     /// 1 at the first cell.
     across: [Vec<f64>; 3],
+    is_exact: bool,
 }
 
 /// Finds the factors of a separable matrix.
@@ -111,7 +116,14 @@ fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize;
         None => vec![0.0; extents[line]],
     });
     let lines = Lines { shift: sides(line), couplings: faces(line), weights, least_pivot: 0.0 };
-    let mut this = Separable { shape: matrix.shape(), line, across, factors, lines };
+    // Masses of a transformed axis are those in the couplings of one of both others.
+    let are_equal = |axis: usize| {
+        let mut masses = (0..3).filter(|&other| other != axis).filter_map(|other| ranks[other].as_ref());
+        let (Some(a), Some(b)) = (masses.next(), masses.next()) else { return true };
+        a.across[axis].iter().zip(&b.across[axis]).all(|(a, b)| (a - b).abs() <= EXACT * a)
+    };
+    let is_exact = ranks.iter().flatten().all(|rank| rank.is_exact) && across.into_iter().all(are_equal);
+    let mut this = Separable { shape: matrix.shape(), line, across, factors, lines, is_exact };
     // An axis of one cell has no couplings, and its sides are shifts.
     let fixed: Vec<usize> =
         (0..3).filter(|&axis| extents[axis] == 1 && matrix.fixed_sides(axis).contains(&true)).collect();
@@ -142,7 +154,7 @@ impl Rank {
         }
         if matrix.is_constant(axis) {
             let across = [0, 1, 2].map(|d| vec![1.0; extents[d]]);
-            return Ok(Self { along: vec![first; extents[axis]], across });
+            return Ok(Self { along: vec![first; extents[axis]], across, is_exact: true });
         }
         let entries = |d: usize, count: usize| (0..count).map(move |n| matrix.coupling(axis, at(d, n)));
         let count = |d: usize| {
@@ -163,7 +175,8 @@ impl Rank {
         if let Some(at) = closed {
             return Err(not_separable(axis, at, matrix.coupling(axis, at), "above 0"));
         }
-        let this = Self { along, across };
+        let mut this = Self { along, across, is_exact: true };
+        let is_exact = AtomicBool::new(true);
         let [nx, ny, nz] = [0, 1, 2].map(count);
         let of_x = if axis == 0 { &this.along } else { &this.across[0] };
         let wrong = find_in_rows(&Host, ny * nz, nx, |mut rows| {
@@ -172,15 +185,22 @@ impl Rank {
                 let (j, k) = (row % ny, row / ny);
                 matrix.fill(axis, [j, k], &mut values);
                 let times = this.product(axis, [0, j, k]) / of_x[0];
-                let fits = |found: f64, of_x: f64| (found - of_x * times).abs() <= TOLERANCE * (of_x * times);
+                let fits = |found: f64, of_x: f64, within: f64| (found - of_x * times).abs() <= within * (of_x * times);
                 // Checks a whole row first, which nearly always fits.
-                let all = values.iter().zip(of_x).fold(true, |all, (&found, &of_x)| all & fits(found, of_x));
-                let wrong = || values.iter().zip(of_x).position(|(&found, &of_x)| !fits(found, of_x));
-                if all { None } else { wrong().map(|i| [i, j, k]) }
+                let all = values.iter().zip(of_x).fold(true, |all, (&found, &of_x)| all & fits(found, of_x, EXACT));
+                if all {
+                    return None;
+                }
+                is_exact.store(false, Relaxed);
+                let wrong = values.iter().zip(of_x).position(|(&found, &of_x)| !fits(found, of_x, TOLERANCE));
+                wrong.map(|i| [i, j, k])
             })
         });
         match wrong {
-            None => Ok(this),
+            None => {
+                this.is_exact = is_exact.into_inner();
+                Ok(this)
+            }
             Some(at) => {
                 let product = this.product(axis, at);
                 Err(not_separable(axis, at, matrix.coupling(axis, at), &format!("{product:.6e}")))
@@ -333,7 +353,7 @@ impl Separable {
         row: &(dyn Fn([usize; 2]) -> Option<&'a [f64]> + Sync),
         fits: bool,
     ) -> Result<()> {
-        let Self { shape, line, across, factors, lines } = &mut *self;
+        let Self { shape, line, across, factors, lines, is_exact } = &mut *self;
         let [a, b] = *across;
         let place = |m: usize, n: usize, k: usize| {
             let mut at = [0; 3];
@@ -370,6 +390,7 @@ impl Separable {
             let around = couplings[n].max(couplings[n.saturating_sub(1)]);
             lines.weights[which][k] * around / mass[n]
         };
+        let are_exact = AtomicBool::new(true);
         let check = |at: [usize; 3]| {
             let (m, n, k) = (at[a], at[b], at[*line]);
             let (found, [first, second]) = (reduced(m, n, k), &profiles);
@@ -381,6 +402,9 @@ impl Separable {
             let size = parts.iter().fold(found.abs(), |most, part| most.max(part.abs()));
             let size = size + scale(0, m, k) + scale(1, n, k) + lines.couplings[k];
             let sum: f64 = parts.iter().sum();
+            if (found - sum).abs() > EXACT * size {
+                are_exact.store(false, Relaxed);
+            }
             ((found - sum).abs() > TOLERANCE * size).then_some((found, sum))
         };
         let Shape { nx, ny, nz } = *shape;
@@ -389,7 +413,7 @@ impl Separable {
             let Some(found) = row(place) else { return false };
             let mut values = vec![0.0; nx];
             fill_ties((*line, factors, lines), (&layer, &profiles), place, &mut values);
-            let close = |found: f64, wanted: f64| (found - wanted).abs() <= TOLERANCE * found.abs();
+            let close = |found: f64, wanted: f64| (found - wanted).abs() <= EXACT * found.abs();
             found.iter().zip(&values).fold(true, |all, (&found, &wanted)| all & close(found, wanted))
         };
         let to_check = if fits { 0 } else { ny * nz };
@@ -410,6 +434,7 @@ impl Separable {
                 ),
             ));
         }
+        *is_exact &= are_exact.into_inner();
         lines.shift.iter_mut().zip(&layer).for_each(|(shift, tie)| *shift += tie);
         for (factor, profile) in factors.iter_mut().zip(&profiles) {
             factor.shift.iter_mut().zip(profile).for_each(|(shift, tie)| *shift += tie);

@@ -155,13 +155,18 @@ pub(crate) fn may_use_modes(options: &SolverOptions, layers: usize) -> bool {
     options.method == Method::Auto && options.deflation.is_none() && layers <= MOST_LAYERS
 }
 
-/// Chooses vertical modes where they are predicted to move less memory than cycles of multigrid on the whole grid, else multigrid; see
-/// [`Plan::new`].
-pub(crate) fn choose(options: &SolverOptions, ratio: f64, values: &[f64]) -> Choice {
+/// Chooses vertical modes where they are predicted to move less memory than cycles of multigrid on the whole grid, or where a side is closed, else
+/// multigrid; see [`Plan::new`]. Interpolation is for values of zero on all sides: beside closed ones cycles on the whole grid leave much more than
+/// predicted, and do not precondition conjugate gradients, while those of modes reduce smooth errors on more grids.
+pub(crate) fn choose(options: &SolverOptions, ratio: f64, values: &[f64], is_closed: bool) -> Choice {
     let multigrid = Choice::cycles();
     let Ok(plan) = Plan::new(ratio, values, &options.modes, options.tolerance) else { return multigrid };
     let cycles = (options.tolerance.ln() / RATE_OF_MULTIGRID.ln()).ceil().max(1.0);
     let (by_modes, by_cycles) = (plan.vectors(), cycles * VECTORS_OF_MULTIGRID);
+    if is_closed {
+        let why = "vertical modes, because a side is closed, and cycles on the whole grid are for sides with values";
+        return Choice { method: Method::Modes, why: Some(why.to_owned()), ..multigrid };
+    }
     if by_modes < by_cycles {
         let why =
             format!("vertical modes are predicted to read and write {by_modes:.0} vectors, multigrid {by_cycles:.0}");

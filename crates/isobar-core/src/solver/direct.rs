@@ -1,6 +1,7 @@
 //! The direct solution of a separable matrix, refined until its residual is small enough.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Iteration, Run};
 use crate::backend::direct::locked;
@@ -28,14 +29,21 @@ pub struct Direct<B: Backend> {
     cells: usize,
     /// ‖b − A u‖ of u after the last run.
     residual: Option<f64>,
+    /// Whether residuals that the solver finds by its factors are those of the matrix.
+    is_exact: Arc<AtomicBool>,
 }
 
 impl<B: Backend> Direct<B> {
-    /// Takes a matrix and the solver of a box of this many cells.
-    pub fn new(operator: Arc<dyn Operator<B, f64>>, solver: SharedDirect<B>, cells: usize) -> Result<Self> {
+    /// Takes a matrix, the solver of a box of this many cells, and its [`Separable::is_exact`](crate::direct::Separable::is_exact).
+    pub fn new(
+        operator: Arc<dyn Operator<B, f64>>,
+        solver: SharedDirect<B>,
+        cells: usize,
+        is_exact: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let backend = operator.backend();
         let (r, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);
-        Ok(Self { operator, solver, r, scalars, cells, residual: None })
+        Ok(Self { operator, solver, r, scalars, cells, residual: None, is_exact })
     }
 
     /// Computes ‖b − A u‖², with the residual in r.
@@ -75,6 +83,9 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
     }
 
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
+        if !self.is_exact.load(Relaxed) {
+            return Ok(None);
+        }
         locked(&self.solver).solve_arrays(b, u)
     }
 

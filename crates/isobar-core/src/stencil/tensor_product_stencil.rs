@@ -10,6 +10,14 @@ use crate::stencil::Axis;
 use crate::{Error, Result, Shape};
 
 impl TensorProduct {
+    /// Returns whether a column at a side has no coupling to it.
+    fn has_closed_side(&self) -> bool {
+        let Shape { nx, ny, .. } = self.shape;
+        let is_closed = |n: usize| rest(self.horizontal(), n) == 0.0;
+        (0..ny).any(|j| is_closed(nx * j) || is_closed(nx * (j + 1) - 1))
+            || (0..nx).any(|i| is_closed(i) || is_closed(nx * (ny - 1) + i))
+    }
+
     /// Returns whether no column is coupled to one beyond the edges of the grid.
     fn has_closed_edges(&self) -> bool {
         let (Shape { nx, ny, .. }, field) = (self.shape, self.horizontal());
@@ -54,7 +62,7 @@ impl Stencil for TensorProduct {
     fn choice(&self, options: &SolverOptions) -> Choice {
         let is_possible = may_use_modes(options, self.shape.nz) && !self.has_layers_apart() && self.is_symmetric();
         match is_possible.then(|| self.modes().ok()).flatten() {
-            Some(modes) => choose(options, self.largest_ratio(), modes.values()),
+            Some(modes) => choose(options, self.largest_ratio(), modes.values(), self.has_closed_side()),
             None => Choice::cycles(),
         }
     }
