@@ -1,7 +1,7 @@
 //! Direct solves on several threads, and on subdomains. All kinds of boxes are those of the conformance suite.
 
 use isobar_core::backend::direct::locked;
-use isobar_core::conformance::arrays::{fetch, vector};
+use isobar_core::conformance::arrays::{fetch, residual, solve_by, vector};
 use isobar_core::direct::Separable;
 use isobar_core::layout::Slab;
 use isobar_core::prelude::*;
@@ -33,6 +33,29 @@ fn threads_do_not_matter() {
         let [one, three] = [1, 3].map(solve);
         assert!(one == three && one[0] == one[1], "{}", factors.shape);
         assert!(one[0].iter().all(|x| x.is_finite()));
+    }
+}
+
+/// A matrix that is separable up to 10⁻¹¹ has residuals of its own, not those of its factors.
+#[test]
+fn residuals_are_those_of_the_matrix() {
+    let shape = Shape::new(24, 20, 1);
+    for (rough, tolerance) in [(0.0, 1e-9), (2e-12, 1e-9), (2e-12, 1e-13)] {
+        let kappa = shape.places().map(|[i, j, _]| (0.3 * j as f64).exp() * (1.0 + rough * random(3, i + 100 * j)));
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
+        problem.spacing = [1.0, 1e-4, 1.0].map(Spacing::Uniform);
+        problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+        let stencil = problem.stencil().unwrap();
+        let options = SolverOptions { method: Method::Direct, tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
+        let mut system = System::new(&Cpu::new(2).unwrap(), &stencil, &options).unwrap();
+        let b: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+        let (outcome, u) = solve_by(&mut system, shape, &b);
+        let found = residual(&stencil, &b, &u);
+        assert!(
+            found <= 2.0 * outcome.relative_residual + 1e-15 * stencil.times(&u).len() as f64,
+            "{found} {outcome:?}"
+        );
+        assert_eq!(outcome.converged(), outcome.relative_residual <= tolerance);
     }
 }
 

@@ -356,7 +356,7 @@ impl SupportsGalerkin for Reference {
         Ok(())
     }
 
-    fn inverse(&self, matrix: &Matrix) -> Result<Self::AggregateMatrix> {
-        self.aggregate_matrix(matrix.grid().shape.cells(), &matrix.inverse())
+    fn inverse(&self, matrix: &Matrix, levels: Precision) -> Result<Self::AggregateMatrix> {
+        self.aggregate_matrix(matrix.grid().shape.cells(), &matrix.inverse(levels))
     }
 }

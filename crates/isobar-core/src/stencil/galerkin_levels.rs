@@ -6,7 +6,7 @@ use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
 use crate::backend::{AggregateBackend, queue};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
-use crate::{AggregateMap, Layout, Real, Result, Shape, lock, read, write};
+use crate::{AggregateMap, Layout, Precision, Real, Result, Shape, lock, read, write};
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -65,7 +65,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 
     /// Computes G with A G A = A, see [`coarsest::inverse`](super::galerkin::coarsest::inverse).
-    fn inverse(&self, matrix: &Self::Matrix) -> Result<Self::AggregateMatrix>;
+    fn inverse(&self, matrix: &Self::Matrix, levels: Precision) -> Result<Self::AggregateMatrix>;
 }
 
 /// A level below the finest.
@@ -141,7 +141,7 @@ where
     let bodies = move |on: &B, has_bodies: bool, matrix: &B::Matrix, level: usize| {
         let grid = on.grid(matrix).shape;
         let is_solved = grid.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| level >= wanted);
-        if has_bodies && !is_solved { on.bodies(matrix) } else { Ok(B::Bodies::default()) }
+        if has_bodies && !is_solved { on.bodies(matrix, T::PRECISION) } else { Ok(B::Bodies::default()) }
     };
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, 1)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
@@ -171,7 +171,8 @@ where
             Ok(matrix)
         })?;
     notes.splice(0..0, gathers);
-    let coarsest = coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout).map(Arc::new)).transpose()?;
+    let coarsest =
+        coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout, T::PRECISION).map(Arc::new)).transpose()?;
     let levels = [Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>]
         .into_iter()
         .chain(below.iter().map(|level| Arc::clone(&level.operator) as _))
@@ -197,7 +198,7 @@ where
             backend.update_bodies(correction, bodies(on, has_bodies, &matrix, level)?)?;
         }
         if let Some(solver) = &coarsest {
-            solver.update(backend.inverse(&backend.whole(matrix)?)?);
+            solver.update(backend.inverse(&backend.whole(matrix)?, T::PRECISION)?);
         }
         Ok(())
     };
@@ -228,11 +229,11 @@ struct DenseSolver<B: AggregateBackend> {
 
 impl<B: AggregateBackend> DenseSolver<B> {
     /// Makes the solver of a matrix, on vectors of this layout: the dense inverse, with one aggregate per cell.
-    fn of(backend: &B, matrix: &B::Matrix, layout: &Layout) -> Result<Self>
+    fn of(backend: &B, matrix: &B::Matrix, layout: &Layout, levels: Precision) -> Result<Self>
     where
         B: SupportsGalerkin,
     {
-        let (shape, inverse) = (backend.grid(matrix).shape, RwLock::new(backend.inverse(matrix)?));
+        let (shape, inverse) = (backend.grid(matrix).shape, RwLock::new(backend.inverse(matrix, levels)?));
         let size = shape.cells();
         let cells = AggregateMap::new(shape, (0..size as u32).collect(), size)?.of_part(layout)?;
         let vector = || backend.aggregate_vector(size);

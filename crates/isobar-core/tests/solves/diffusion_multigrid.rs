@@ -278,3 +278,43 @@ fn constants_that_little_holds_are_in_double_precision() {
         assert!(count <= 12, "{reaction}: {count}");
     }
 }
+
+/// Returns an ocean with thin layers at the surface, over hills, where nothing is fixed.
+fn ocean(shape: Shape, seed: u64) -> DiffusionProblem {
+    let nz = shape.nz;
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    let heights: Vec<f64> = (0..nz).map(|k| 10.0 * 30f64.powf((nz - 1 - k) as f64 / (nz - 1) as f64)).collect();
+    let below = |k: usize| heights[..k].iter().sum::<f64>() + 0.5 * heights[k];
+    let whole: f64 = heights.iter().sum();
+    // Noise, smoothed over a few cells.
+    let hill = |i: usize, j: usize| {
+        let near = (0..13).flat_map(|m| (0..13).map(move |n| [m, n]));
+        let of = |[m, n]: [usize; 2]| {
+            let square = (m as f64 - 6.0).powi(2) + (n as f64 - 6.0).powi(2);
+            (-square / 18.0).exp() * random(seed, i + m + 1000 * (j + n))
+        };
+        near.map(of).sum::<f64>() / 3.1
+    };
+    let floor = |i: usize, j: usize| whole * (0.4 - 0.4 * hill(i, j)).clamp(0.0, 1.0);
+    problem.active = Some(shape.places().map(|[i, j, k]| below(k) > floor(i, j)).collect());
+    problem.spacing = [Spacing::Uniform(5.0), Spacing::Uniform(5.0), Spacing::Given(heights.clone())];
+    if seed.is_multiple_of(2) {
+        problem.boundary[0] = [Boundary::Periodic; 2];
+    }
+    problem
+}
+
+/// Components of coarse grids that hardly anything holds are beyond residuals in single precision, and are left alone.
+#[test]
+fn oceans_take_no_more_iterations_in_single_precision() {
+    for seed in [5, 17, 22, 28] {
+        let problem = ocean(Shape::new(48, 32, 12), seed);
+        let [single, double] = [CyclePrecision::F32, CyclePrecision::F64].map(|precision| {
+            let multigrid = MultigridOptions { precision, ..MultigridOptions::default() };
+            solve(&problem, &SolverOptions { multigrid, ..cycles() }).0
+        });
+        assert!(double.converged() && single.converged(), "{seed}: {:?} {:?}", single.stop, double.stop);
+        let (single, double) = (single.iterations, double.iterations);
+        assert!(single <= double + 2, "{seed}: {single} instead of {double}");
+    }
+}

@@ -210,6 +210,28 @@ fn a_run_reaches_its_steady_state() {
     }
 }
 
+/// A wall that conducts 10¹¹ times as well makes b as large: a residual that is rounding beside it moves the rest.
+#[test]
+fn a_strong_wall_does_not_hold_the_state() {
+    let shape = Shape::new(20, 1, 1);
+    let mut kappa = vec![1.0; 20];
+    kappa[0] = 1e11;
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0] = [Boundary::Dirichlet(100.0), Boundary::Dirichlet(0.0)];
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    for solver in [SolverOptions { tolerance: 1e-8, ..SolverOptions::default() }, solver(MIC, 1e-8)] {
+        let options = options(20.0, 4000.0, Scheme::BackwardEuler);
+        let mut stepper = stepper(&heat, options, &solver, &[0.0; 20]);
+        run(&mut stepper, 200);
+        let found = state(&mut stepper, shape);
+        for (i, u) in found.iter().enumerate() {
+            let exact = 100.0 * (19.5 - i as f64) / 19.0;
+            let exact = if i == 0 { 100.0 } else { exact };
+            assert!((u - exact).abs() < 1e-2, "{i}: {u} instead of {exact}");
+        }
+    }
+}
+
 #[test]
 fn where_a_factorisation_is_too_weak_multigrid_is_named() {
     let shape = Shape::new(24, 20, 1);

@@ -316,6 +316,28 @@ fn an_update_without_modes_is_refused_or_changes_the_method() {
     assert!(outcome.converged() && distance(&u, &expected) <= 1e-6);
 }
 
+/// Modes are chosen where sides are closed, beside which cycles on the whole grid leave much.
+#[test]
+fn closed_sides_are_left_to_modes() {
+    let [nx, ny, nz] = [40, 33, 12];
+    let (mut x, mut y) = (vec![1.0; (nx + 1) * ny], vec![1.0; nx * (ny + 1)]);
+    (0..ny).for_each(|j| (x[j * (nx + 1)], x[j * (nx + 1) + nx]) = (0.0, 0.0));
+    (0..nx).for_each(|i| (y[i], y[i + nx * ny]) = (0.0, 0.0));
+    let area = (0..nx * ny).map(|n| 1.05 + 0.05 * random(1, n)).collect();
+    let horizontal = HorizontalField::from_faces(nx, ny, area, &x, &y).unwrap();
+    let (mut b, mut c) = (vec![-1.0; nz], vec![-1.0; nz]);
+    (b[nz - 1], c[0]) = (0.0, 0.0);
+    for ratio in [0.1, 1.0, 30.0, 100.0] {
+        let vertical = VerticalProfile::new(vec![1e-3; nz], b.clone(), c.clone(), vec![-ratio; nz]).unwrap();
+        let stencil = TensorProduct::new(vertical, horizontal.clone()).unwrap();
+        let options = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+        let mut system = System::new(&Reference, &stencil, &options).unwrap();
+        assert_eq!(system.description().method, "modes", "{ratio}");
+        let (outcome, _) = arrays::solve_by(&mut system, Stencil::shape(&stencil), &noise(nx * ny * nz, 1));
+        assert!(outcome.converged() && outcome.iterations <= 60, "{ratio}: {:?} {}", outcome.stop, outcome.iterations);
+    }
+}
+
 #[test]
 fn entries_of_extreme_size_are_refused() {
     let stencil = helmholtz(Geometry::Box, 6, 5, 4);

@@ -19,7 +19,7 @@ mod weights;
 use std::sync::Arc;
 
 use isobar_core::backend::AggregateBackend;
-use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Serial, Shape};
+use isobar_core::prelude::{Backend, Diffusion, Layout, Precision, Real, Result, Serial, Shape};
 use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix, Ranked};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use isobar_dist::PartBackend;
@@ -110,7 +110,7 @@ impl SupportsGalerkin for Cpu {
         Ok(())
     }
 
-    fn inverse(&self, matrix: &Matrix) -> Result<Self::AggregateMatrix> {
-        self.aggregate_matrix(matrix.grid().shape.cells(), &matrix.inverse())
+    fn inverse(&self, matrix: &Matrix, levels: Precision) -> Result<Self::AggregateMatrix> {
+        self.aggregate_matrix(matrix.grid().shape.cells(), &matrix.inverse(levels))
     }
 }

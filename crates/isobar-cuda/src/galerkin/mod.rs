@@ -16,7 +16,7 @@ pub mod twenty_seven;
 
 use std::sync::Arc;
 
-use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result};
+use isobar_core::prelude::{Backend, Diffusion, Layout, Precision, Real, Result};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 
@@ -76,7 +76,7 @@ impl SupportsGalerkin for Cuda {
         correction.update(bodies)
     }
 
-    fn inverse(&self, matrix: &Matrix) -> Result<AggregateMatrix> {
-        matrix.inverse()
+    fn inverse(&self, matrix: &Matrix, levels: Precision) -> Result<AggregateMatrix> {
+        matrix.inverse(levels)
     }
 }

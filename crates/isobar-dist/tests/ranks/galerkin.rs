@@ -83,7 +83,7 @@ fn bodies_are_shared_out() {
     let shape = Shape::new(14, 32, 12);
     let layout = Layout::new(shape).unwrap();
     let matrix: Couplings = Couplings::of(&Serial, &bubbles(shape, 1e6).stencil().unwrap());
-    let (all, starts) = (bodies::find(&Serial, &matrix).unwrap(), [0, 8, 14, 32]);
+    let (all, starts) = (bodies::find(&Serial, &matrix, Precision::F64).unwrap(), [0, 8, 14, 32]);
     for bodies in &all {
         let parts = [0, 1, 2].map(|rank| bodies.part(&layout, &starts, rank));
         let shared = parts[0].shared;

@@ -21,7 +21,7 @@ use crate::disjoint_sets::{DisjointSets, Joins, for_each_set};
 use crate::execute::{PIECE, atomics, for_each_piece};
 use crate::large_pages::zeros;
 use crate::layout::{Axis, Layout, Shape};
-use crate::real::Real;
+use crate::real::{Precision, Real};
 
 /// ω; twice as much diverges.
 pub const DAMPING: f64 = 0.3;
@@ -34,8 +34,11 @@ pub const LARGEST: u32 = 512;
 pub const LOOSE: f64 = 0.1;
 /// The smallest D relative to the sum of its terms' absolute values: less is rounding.
 pub const CANCELLED: f64 = 1e-3;
-/// The smallest D relative to the sum of diagonals.
-pub const NEGLIGIBLE: f64 = 1e-14;
+/// Returns the smallest D relative to the sum of diagonals, for residuals in this precision: the rounding of a sum of residuals over less is a
+/// correction larger than u. A cycle in single precision is for couplings that differ less.
+pub fn negligible(levels: Precision) -> f64 {
+    if levels == Precision::F32 { 1e-8 } else { 1e-14 }
+}
 /// The ratio of two successive couplings of one direction below which there may be aggregates.
 pub const CONTRAST: f64 = 0.1;
 
@@ -110,11 +113,11 @@ impl Bodies {
 }
 
 /// Finds the aggregates of a matrix, for each θ that has any; those of one θ only where they differ from those of the previous one. Of several ranks each
-/// returns its share, as [`Bodies::part`].
+/// returns its share, as [`Bodies::part`]. Residuals are in the precision of the levels.
 ///
 /// # Errors
 /// The errors of [`Ranked::division`] and of the transport.
-pub fn find<N: Real>(on: &impl Ranked, matrix: &Couplings<N>) -> Result<Vec<Bodies>> {
+pub fn find<N: Real>(on: &impl Ranked, matrix: &Couplings<N>, levels: Precision) -> Result<Vec<Bodies>> {
     let whole = Layout::new(matrix.whole_grid().shape)?;
     if whole.len() > u32::MAX as usize {
         return Ok(Vec::new());
@@ -129,7 +132,7 @@ pub fn find<N: Real>(on: &impl Ranked, matrix: &Couplings<N>) -> Result<Vec<Bodi
         if !matrix.on_any(on, has_joined)? {
             continue;
         }
-        let bodies = joined.bodies(on)?;
+        let bodies = joined.bodies(on, negligible(levels))?;
         if matrix.on_any(on, !bodies.factors.is_empty())? && matrix.on_any(on, all.last() != Some(&bodies))? {
             all.push(bodies);
         }
@@ -301,7 +304,7 @@ impl<'a, N: Real> Joined<'a, N> {
     }
 
     /// Returns the aggregates that are worth correcting: in a window the rank's share.
-    fn bodies(&mut self, on: &impl Ranked) -> Result<Bodies> {
+    fn bodies(&mut self, on: &impl Ranked, least: f64) -> Result<Bodies> {
         let Self { matrix, sets, sizes, .. } = self;
         let shape @ Shape { nx, nz, .. } = matrix.grid.shape;
         let (sets, rows) = (sets.joins(), matrix.own_rows());
@@ -311,7 +314,7 @@ impl<'a, N: Real> Joined<'a, N> {
         count_others(on, sets, atomics(sizes), own.clone());
         let shared = Shared::find(on, matrix, sets, sizes)?;
         let first_of = |cell: [usize; 3]| shared.first_of(matrix, sets, cell);
-        let mut bodies = shared.bodies(on, matrix, place, first_of)?;
+        let mut bodies = shared.bodies(on, matrix, least, place, first_of)?;
         // Small aggregates, piece by piece of the grid; numbers within the piece, from 1, replace the sizes of their first cells.
         let mut of_pieces: Vec<(&mut [u32], Vec<u32>)> =
             sizes.chunks_mut(PIECE).map(|sizes| (sizes, Vec::new())).collect();
@@ -364,7 +367,7 @@ impl<'a, N: Real> Joined<'a, N> {
         on.for_each(&mut found.chunks_mut(TOGETHER).collect::<Vec<_>>(), |_, bodies| {
             for (cells, factor) in &mut **bodies {
                 cells.sort_unstable();
-                *factor = factor_of(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of);
+                *factor = factor_of(matrix, least, cells.iter().map(|&cell| at(shape, cell)), first_of);
                 cells.iter_mut().for_each(|cell| *cell = place(at(shape, *cell)));
             }
         });
@@ -418,6 +421,7 @@ pub(super) fn at(shape: Shape, cell: u32) -> [usize; 3] {
 /// Returns ω / D of an aggregate that is worth correcting, 0 for any other.
 fn factor_of<N: Real>(
     matrix: &Couplings<N>,
+    least: f64,
     cells: impl Iterator<Item = [usize; 3]> + Clone,
     first_of: impl Fn([usize; 3]) -> u32,
 ) -> f64 {
@@ -426,7 +430,7 @@ fn factor_of<N: Real>(
     if !matrix.grid.periodic[2] && columns.all(|column| Some(column) == first) {
         return 0.0;
     }
-    Sums::of(matrix, cells, first_of).factor()
+    Sums::of(matrix, cells, first_of).factor(least)
 }
 
 /// Returns whether there can be aggregates, on this grid or on coarser ones: whether anywhere in the seven-point matrix a

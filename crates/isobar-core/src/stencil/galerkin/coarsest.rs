@@ -1,11 +1,13 @@
 //! The inverse of the coarsest grid's matrix.
 
 use super::couplings::{Couplings, Offset};
-use crate::real::Real;
+use crate::real::{Precision, Real};
 
-/// A pivot below this fraction of its diagonal is zero: the cell is the last of a decoupled component, whose other cells
-/// have been eliminated.
-const SINGULAR_PIVOT: f64 = 1e-13;
+/// Returns the fraction of its diagonal below which a pivot is zero, for right-hand sides in this precision: the cell is the last of a component that is
+/// decoupled, or held so weakly that the rounding of its right-hand side would outweigh all else. Its other cells have been eliminated.
+pub fn singular_pivot(levels: Precision) -> f64 {
+    if levels == Precision::F32 { 1e-7 } else { 1e-13 }
+}
 
 /// Returns G with A G A = A, dense, row by row in the order of cells (i, then j, then k): A⁻¹ if it exists, and otherwise
 /// the inverse of A without one unknown of each decoupled component, with rows and columns of zeros for these. G is
@@ -13,7 +15,8 @@ const SINGULAR_PIVOT: f64 = 1e-13;
 ///
 /// Gaussian elimination computes row sums besides couplings (Grassmann, Taksar and Heyman, 1985): if couplings are
 /// positive, every number is a sum of positive ones, without cancellation for any contrast.
-pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
+pub fn inverse<N: Real>(matrix: &Couplings<N>, levels: Precision) -> Vec<f64> {
+    let singular = singular_pivot(levels);
     let shape = matrix.grid.shape;
     let n = shape.cells();
     let number = |at: [usize; 3]| shape.number(at);
@@ -44,7 +47,7 @@ pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
         let (row, below) = upper[m * n..].split_at_mut(n);
         let row = &row[m + 1..end(m)];
         let pivot = sums[m] + row.iter().sum::<f64>();
-        if pivot <= SINGULAR_PIVOT * diagonals[m] || pivot <= 0.0 {
+        if pivot <= singular * diagonals[m] || pivot <= 0.0 {
             continue;
         }
         inverse_pivots[m] = 1.0 / pivot;

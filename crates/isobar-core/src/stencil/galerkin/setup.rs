@@ -31,11 +31,11 @@ pub trait Setup {
     /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
-    /// Finds the strongly coupled aggregates of a matrix: of several ranks each its share, as [`Bodies::part`].
+    /// Finds the strongly coupled aggregates of a matrix, for residuals in the precision of the levels: of several ranks each its share, as [`Bodies::part`].
     ///
     /// # Errors
     /// The errors of the device; [`Error::Unsupported`](crate::Error::Unsupported) if ranks divide a pair of rows.
-    fn bodies(&self, matrix: &Self::Matrix) -> Result<Self::Bodies>;
+    fn bodies(&self, matrix: &Self::Matrix, levels: Precision) -> Result<Self::Bodies>;
 
     /// Makes a matrix whole on every rank, before a level that every rank has whole.
     ///
@@ -101,8 +101,8 @@ impl Matrix {
     }
 
     /// Computes G with A G A = A, row by row, see [`coarsest::inverse`].
-    pub fn inverse(&self) -> Vec<f64> {
-        in_its_precision!(Matrix, self, matrix => coarsest::inverse(matrix))
+    pub fn inverse(&self, levels: Precision) -> Vec<f64> {
+        in_its_precision!(Matrix, self, matrix => coarsest::inverse(matrix, levels))
     }
 
     /// Returns its numbers in double precision.
@@ -148,8 +148,8 @@ impl<E: Ranked> Setup for E {
         in_its_precision!(Matrix, finest, matrix => bodies::may_exist(self, matrix))
     }
 
-    fn bodies(&self, matrix: &Matrix) -> Result<Vec<Bodies>> {
-        in_its_precision!(Matrix, matrix, matrix => bodies::find(self, matrix))
+    fn bodies(&self, matrix: &Matrix, levels: Precision) -> Result<Vec<Bodies>> {
+        in_its_precision!(Matrix, matrix, matrix => bodies::find(self, matrix, levels))
     }
 
     fn whole(&self, matrix: Matrix) -> Result<Matrix> {

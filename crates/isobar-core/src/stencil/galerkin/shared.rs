@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::bodies::{Bodies, CANCELLED, DAMPING, LARGEST, LOOSE, NEGLIGIBLE, at, piece_of};
+use super::bodies::{Bodies, CANCELLED, DAMPING, LARGEST, LOOSE, at, piece_of};
 use super::couplings::Couplings;
 use super::window::{Window, collect_any};
 use super::{Ranked, Serial};
@@ -60,11 +60,10 @@ impl Sums {
         self.diagonals += of_rank.diagonals;
     }
 
-    /// Returns ω / D if the aggregate is worth correcting, 0 otherwise.
-    pub fn factor(&self) -> f64 {
+    /// Returns ω / D if the aggregate is worth correcting, 0 otherwise; `least` is the smallest D relative to the sum of diagonals.
+    pub fn factor(&self, least: f64) -> f64 {
         let Self { leaving, absolute, diagonals } = *self;
-        let is_worth_it =
-            leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals;
+        let is_worth_it = leaving > CANCELLED * absolute && leaving > least * diagonals && leaving < LOOSE * diagonals;
         if is_worth_it { DAMPING / leaving } else { 0.0 }
     }
 }
@@ -189,6 +188,7 @@ impl Shared {
         &self,
         on: &impl Ranked,
         matrix: &Couplings<N>,
+        least: f64,
         place: impl Fn([usize; 3]) -> u32,
         first_of: impl Fn([usize; 3]) -> u32 + Copy,
     ) -> Result<Bodies> {
@@ -211,7 +211,7 @@ impl Shared {
             of_ranks
                 .iter()
                 .for_each(|&[_, leaving, absolute, diagonals]| sums.add(Sums { leaving, absolute, diagonals }));
-            let factor = sums.factor();
+            let factor = sums.factor(least);
             if factor > 0.0 {
                 let own = self.cells.get(&(of_ranks[0][0] as u32)).into_iter().flatten();
                 bodies.push(own.map(|&cell| place(at(shape, cell))), factor);

@@ -1,8 +1,8 @@
 //! The search for strongly coupled aggregates.
 
-use isobar_core::prelude::{Layout, Result, Shape};
+use isobar_core::prelude::{Layout, Precision, Result, Shape};
 use isobar_core::stencil::galerkin::Bodies;
-use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
+use isobar_core::stencil::galerkin::bodies::{THRESHOLDS, negligible};
 
 use super::matrix::{BLOCK, Matrix, OwnRows};
 use super::rows::combined;
@@ -83,6 +83,7 @@ argument! {
         cells: Pointer,
         kept: Pointer,
         counts: Pointer,
+        pub(super) least: f64,
         pass: u32,
         before: u32,
     }
@@ -111,7 +112,7 @@ fn is_possible(matrix: &Matrix) -> Result<bool> {
 }
 
 /// Finds aggregates as [`isobar_core::stencil::galerkin::bodies::find`] does: in a window those of its own rows, for vectors of these.
-pub(super) fn find(matrix: &Matrix) -> Result<Vec<Lists>> {
+pub(super) fn find(matrix: &Matrix, levels: Precision) -> Result<Vec<Lists>> {
     if !is_possible(matrix)? {
         return Ok(Vec::new());
     }
@@ -137,6 +138,7 @@ pub(super) fn find(matrix: &Matrix) -> Result<Vec<Lists>> {
         cells: listed.start(),
         kept: kept.start(),
         counts: counts.start(),
+        least: negligible(levels),
         pass: 0,
         before: 0,
     };

@@ -23,7 +23,7 @@ pub(crate) use sources::expect_levels;
 pub use sources::{Number, source, sources};
 pub use weights::DirectionWeights;
 
-use isobar_core::prelude::{Axis, Layout, Result};
+use isobar_core::prelude::{Axis, Layout, Precision, Result};
 use isobar_core::stencil::galerkin::{Grid, Setup};
 use isobar_dist::PartBackend;
 use isobar_dist::communicator::agree;
@@ -80,8 +80,8 @@ impl Setup for Cuda {
     }
 
     /// Keeps this rank's part of the lists of a whole matrix, on the host.
-    fn bodies(&self, matrix: &Matrix) -> Result<Vec<Lists>> {
-        let all = bodies::find(matrix)?;
+    fn bodies(&self, matrix: &Matrix, levels: Precision) -> Result<Vec<Lists>> {
+        let all = bodies::find(matrix, levels)?;
         let Some(ranks) = self.ranks().filter(|_| matrix.window.is_none()) else { return Ok(all) };
         let whole = Layout::new(matrix.grid.shape)?;
         let rows = ranks.pairs_of_rows(matrix.grid.shape)?;

@@ -146,8 +146,9 @@ impl Sharing<'_> {
         for (number, sums) in (0..).zip(sums) {
             let own;
             (own, rest) = rest.split_at(rest.partition_point(|cell| cell.number <= number));
-            if sums.factor() > 0.0 {
-                bodies.push(own.iter().map(|cell| cell.cell), sums.factor());
+            let factor = sums.factor(self.search.least);
+            if factor > 0.0 {
+                bodies.push(own.iter().map(|cell| cell.cell), factor);
             }
         }
         bodies.shared = bodies.factors.len();

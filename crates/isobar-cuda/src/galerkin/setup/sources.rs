@@ -2,7 +2,7 @@
 
 use isobar_core::prelude::{Axis, Real};
 use isobar_core::stencil::galerkin::Grid;
-use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
+use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE};
 use isobar_core::stencil::galerkin::couplings::{UPPER, along};
 use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
 use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT, SMALL_SHIFT};
@@ -104,7 +104,6 @@ pub(super) fn bodies_source(number: Number) -> Source {
         .define("LARGEST", LARGEST)
         .define("LOOSE", literal(LOOSE))
         .define("CANCELLED", literal(CANCELLED))
-        .define("NEGLIGIBLE", literal(NEGLIGIBLE))
         .define("DAMPING", literal(DAMPING))
 }
 

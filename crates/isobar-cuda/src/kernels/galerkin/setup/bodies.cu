@@ -384,7 +384,7 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
     diagonals = sum_of_all<THREADS>(diagonals, scratch);
     // Lines solve exactly what lies in one column.
     beside = sum_of_all<THREADS>(beside, scratch);
-    if (beside > 0 && leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals) {
+    if (beside > 0 && leaving > CANCELLED * absolute && leaving > s.least * diagonals && leaving < LOOSE * diagonals) {
         unsigned int* base = all;
         if (own == 0) {
             const Counts counts = atomicAdd(s.counts + 1, (Counts(1) << 32) + size);

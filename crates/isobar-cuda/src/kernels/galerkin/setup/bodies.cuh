@@ -27,6 +27,8 @@ struct Search {
     unsigned int* kept;
     // The numbers of aggregates examined, kept, and kept before, and of cells in shared ones.
     Counts* counts;
+    // The smallest D relative to the sum of diagonals.
+    double least;
     // The numbers of this pass, from 1, and of the last one that kept any aggregates, or 0.
     unsigned int pass, before;
 };

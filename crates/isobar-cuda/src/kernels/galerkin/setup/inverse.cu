@@ -10,8 +10,6 @@
 constexpr int WIDTH = 32, TILE = 32, PART = TILE / 16;
 // Rows of a panel loaded at once.
 constexpr int AHEAD = 16;
-// A pivot this small relative to its diagonal is zero: the cell is the last of a decoupled component.
-constexpr double SINGULAR_PIVOT = 1e-13;
 
 struct Dense {
     double* m;
@@ -21,6 +19,8 @@ struct Dense {
     // M_ik for all i, a row of 32 for each, of this block and of the next.
     double* panels[2];
     double* pivot;
+    // The fraction of its diagonal below which a pivot is zero: the cell is the last of a decoupled component.
+    double singular;
     int n, first;
 };
 
@@ -70,7 +70,7 @@ KERNEL(invert_block, __launch_bounds__(1024, 1))(Dense d) {
         double sum = d.sums[d.first + x];
         for (int n = 0; n < WIDTH; n++) sum += c[n][x];
         outside[x] = sum;
-        least[x] = SINGULAR_PIVOT * d.diagonals[d.first + x];
+        least[x] = d.singular * d.diagonals[d.first + x];
     }
     __syncthreads();
     c[y][x] = x < rows && y < rows && x != y ? d.panels[0][(size_t)(d.first + y) * WIDTH + x] : 0;
