@@ -37,6 +37,5 @@ mod update;
 pub(crate) use arrays::{CallersGrid, download, fetch, find_not_finite, send, upload};
 pub use many::{Arrays, Call, of_system, solve_many};
 pub use memory::{MatrixKind, MatrixSize, Memory, Overhead};
-pub(crate) use run::Bounds;
 pub use solve::{Balance, Description, Solve};
 pub use system::System;

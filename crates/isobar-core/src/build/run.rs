@@ -54,6 +54,8 @@ pub(crate) struct Bounds {
     /// A norm of which 10⁻¹³ always counts as converged, instead of ‖b‖: a state that hardly changes leaves nothing to reduce. Where ‖b‖ is larger,
     /// 10⁻¹³ ‖b‖ does too, but not without a reduction.
     pub(crate) content: Option<f64>,
+    /// The residual that the last solve could not reduce, which counts as converged for this matrix from then on, up to a factor of 2.
+    pub(crate) stuck: Option<f64>,
 }
 
 impl Bounds {
@@ -65,7 +67,8 @@ impl Bounds {
         const REDUCED: f64 = 0.01;
         let given = if self.is_capped { initial.min(rhs) } else { initial };
         let content = self.content.map_or(rhs, |content| content * scaling.factor());
-        let solved = (SOLVED * content).max(REDUCED * given).min(SOLVED * content.max(rhs));
+        let stuck = self.stuck.map_or(0.0, |stuck| 2.0 * stuck * scaling.factor());
+        let solved = (SOLVED * content).max(REDUCED * given).max(stuck).min(SOLVED * content.max(rhs));
         [given, if guess == Guess::Given { solved } else { 0.0 }]
     }
 }
@@ -207,6 +210,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 residual / rhs
             ));
             reference = rhs;
+            self.bounds.stuck = Some(residual * scaling.back().factor());
         } else if reference > given {
             let is_solved = residual > tolerance * given && monitor.stop() == Some(Stop::Converged);
             if is_solved {
@@ -214,6 +218,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 told.notes.push(format!("the residual, {left:.1e} of the right-hand side, counts as rounding"));
             }
             reference = if is_solved { rhs } else { given };
+        }
+        if monitor.iterations() > 0 && reference == given {
+            self.bounds.stuck = None;
         }
         let mut error_estimate = match told.estimated {
             Some(estimated) => estimated,

@@ -298,9 +298,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         (&mut self.b, &mut self.u)
     }
 
-    /// Bounds the norm that residuals are relative to, where that is ‖r₀‖.
-    pub(crate) fn bound_reference(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
+    /// Bounds the norm that residuals are relative to, where that is ‖r₀‖, for a time step with this [`Bounds::content`].
+    pub(crate) fn bound_reference(&mut self, content: Option<f64>) {
+        self.bounds = Bounds { is_capped: true, content, ..self.bounds };
+    }
+
+    /// Notes that rounding has left this residual.
+    pub(crate) fn note_stuck(&mut self, residual: f64) {
+        self.bounds.stuck = Some(residual);
     }
 
     /// Computes b = A x.

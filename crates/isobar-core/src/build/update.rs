@@ -50,6 +50,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// # Errors
     /// See there.
     pub fn update(&mut self, stencil: &S) -> Result<()> {
+        self.bounds.stuck = None;
         Error::unless_equal("the new operator", stencil.shape(), self.turns().once(self.stencil.shape()))?;
         let callers = stencil;
         let around = stencil.around(self.turns())?;

@@ -8,7 +8,7 @@ use super::adaptive::Control;
 use super::arrays::Arrays;
 use super::conservation::Conservation;
 use super::{Evolve, HeatOptions, Moment, Step};
-use crate::build::{Bounds, Description, Solve, System};
+use crate::build::{Description, Solve, System};
 use crate::operator::{Guess, Operator};
 use crate::options::{Norm, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
@@ -97,7 +97,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
         system.require_lines()?;
         // The residual of a rough state may be 10⁸ times b, so that a fraction of it leaves nothing of the solution.
-        system.bound_reference(Bounds { is_capped: true, content: None });
+        system.bound_reference(None);
         let (turns, layout) = (system.turns(), system.layout);
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
@@ -227,7 +227,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             }
             None => None,
         };
-        system.bound_reference(Bounds { is_capped: true, content });
+        system.bound_reference(content);
         let b = system.rhs_mut();
         match (source, mass.is_some()) {
             (Some(source), false) => backend.xpay(c, source, b, scalars),
@@ -280,6 +280,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             let most = if self.conservation.is_some() { f64::INFINITY } else { most };
             if residual <= left.min(most * rhs) {
                 (outcome.stop, outcome.advice) = (Stop::Converged, None);
+                self.system.note_stuck(residual);
                 let left = residual / rhs;
                 outcome.notes.push(format!("the residual, {left:.1e} of the right-hand side, is what rounding leaves"));
             }
