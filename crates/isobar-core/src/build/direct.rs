@@ -129,8 +129,9 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
         let device = (*backend).clone();
         let update = move |stencil: &S| {
             let factors = factors_of(&device, stencil)?.once(shape);
+            locked(&solver).update(&factors)?;
             is_exact.store(factors.is_exact, Relaxed);
-            locked(&solver).update(&factors)
+            Ok(())
         };
         parts.updates.push(Box::new(update));
         Ok(parts)

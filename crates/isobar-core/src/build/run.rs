@@ -180,7 +180,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let backend = self.backend.clone();
         // The solution for b = 0 is 0, for any first guess; also where projection removed all of b.
-        let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
+        let is_trivial = rhs == 0.0 && (given == 0.0 || removed.is_some_and(|removed| removed > 0.0));
         let mut residual = if is_trivial {
             let _ = monitor.begin(0.0);
             backend.clear(&mut self.u)?;
@@ -218,8 +218,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 told.notes.push(format!("the residual, {left:.1e} of the right-hand side, counts as rounding"));
             }
             reference = if is_solved { rhs } else { given };
-        }
-        if monitor.iterations() > 0 && reference == given {
+            if !is_solved && monitor.iterations() > 0 {
+                self.bounds.stuck = None;
+            }
+        } else if monitor.iterations() > 0 {
             self.bounds.stuck = None;
         }
         let mut error_estimate = match told.estimated {

@@ -303,9 +303,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.bounds = Bounds { is_capped: true, content, ..self.bounds };
     }
 
-    /// Notes that rounding has left this residual.
-    pub(crate) fn note_stuck(&mut self, residual: f64) {
-        self.bounds.stuck = Some(residual);
+    /// Notes that rounding has left this residual, or that another state begins.
+    pub(crate) fn note_stuck(&mut self, residual: Option<f64>) {
+        self.bounds.stuck = residual;
     }
 
     /// Computes b = A x.

@@ -161,12 +161,12 @@ pub(crate) fn may_use_modes(options: &SolverOptions, layers: usize) -> bool {
 pub(crate) fn choose(options: &SolverOptions, ratio: f64, values: &[f64], is_closed: bool) -> Choice {
     let multigrid = Choice::cycles();
     let Ok(plan) = Plan::new(ratio, values, &options.modes, options.tolerance) else { return multigrid };
-    let cycles = (options.tolerance.ln() / RATE_OF_MULTIGRID.ln()).ceil().max(1.0);
-    let (by_modes, by_cycles) = (plan.vectors(), cycles * VECTORS_OF_MULTIGRID);
     if is_closed {
         let why = "vertical modes, because a side is closed, and cycles on the whole grid are for sides with values";
         return Choice { method: Method::Modes, why: Some(why.to_owned()), ..multigrid };
     }
+    let cycles = (options.tolerance.ln() / RATE_OF_MULTIGRID.ln()).ceil().max(1.0);
+    let (by_modes, by_cycles) = (plan.vectors(), cycles * VECTORS_OF_MULTIGRID);
     if by_modes < by_cycles {
         let why =
             format!("vertical modes are predicted to read and write {by_modes:.0} vectors, multigrid {by_cycles:.0}");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::galerkin::{Grid, Setup};
-use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
+use super::{Axis, Diffusion, Hierarchy, Side, Stencil, Supports};
 use crate::backend::{AggregateBackend, queue};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
 use crate::{AggregateMap, Layout, Precision, Real, Result, Shape, lock, read, write};
@@ -137,11 +137,14 @@ where
     let halves_lines = stencil.crossing().halves_lines(stencil.shape(), stencil.periodic());
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
+    // A shift or a side may hold a component weakly, and then it needs its correction in any precision; without them, what holds one is rounding.
+    let is_held = stencil.has_shift() || stencil.sides().as_flattened().contains(&Side::Fixed);
+    let precision = if is_held { Precision::F64 } else { T::PRECISION };
     // Finds the aggregates of level `level` (1 is the finest), unless it has none, or is the last level, which is solved exactly.
     let bodies = move |on: &B, has_bodies: bool, matrix: &B::Matrix, level: usize| {
         let grid = on.grid(matrix).shape;
         let is_solved = grid.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| level >= wanted);
-        if has_bodies && !is_solved { on.bodies(matrix, T::PRECISION) } else { Ok(B::Bodies::default()) }
+        if has_bodies && !is_solved { on.bodies(matrix, precision) } else { Ok(B::Bodies::default()) }
     };
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, 1)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
@@ -172,7 +175,7 @@ where
         })?;
     notes.splice(0..0, gathers);
     let coarsest =
-        coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout, T::PRECISION).map(Arc::new)).transpose()?;
+        coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout, precision).map(Arc::new)).transpose()?;
     let levels = [Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>]
         .into_iter()
         .chain(below.iter().map(|level| Arc::clone(&level.operator) as _))
@@ -198,7 +201,7 @@ where
             backend.update_bodies(correction, bodies(on, has_bodies, &matrix, level)?)?;
         }
         if let Some(solver) = &coarsest {
-            solver.update(backend.inverse(&backend.whole(matrix)?, T::PRECISION)?);
+            solver.update(backend.inverse(&backend.whole(matrix)?, precision)?);
         }
         Ok(())
     };

@@ -209,8 +209,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         }
     }
 
-    /// Computes b = c M x + s, x being u or another state. A residual of 10⁻¹³ ‖c M x‖ is an error of x of no more, as A ≥ c M; s may be larger by
-    /// orders of magnitude, where few cells are coupled strongly to a fixed side.
+    /// Computes b = c M x + s, x being u or another state. A residual of 10⁻¹³ ‖c M x‖ is an error of x of no more, where volumes are equal, as A ≥ c M; s may be
+    /// larger by orders of magnitude, where few cells are coupled strongly to a fixed side.
     fn set_rhs(&mut self, x: Option<&mut B::Vector<f64>>) -> Result<()> {
         let factor = self.factor();
         let Self { backend, system, mass, u, source, scalars, .. } = self;
@@ -227,6 +227,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             }
             None => None,
         };
+        // Squares of large states overflow.
+        let content = content.filter(|content| content.is_finite());
         system.bound_reference(content);
         let b = system.rhs_mut();
         match (source, mass.is_some()) {
@@ -271,16 +273,21 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     fn solve(&mut self, observer: &mut Observer<'_>) -> Result<Outcome> {
         let mut outcome = self.system.solve_in_place(Guess::Given, observer)?;
         let is_stuck = matches!(outcome.stop, Stop::Stagnated | Stop::Breakdown);
-        if is_stuck && outcome.is_returned && self.norm == Norm::Initial {
+        // From a residual at that level an iteration may also rise a little, or go on for nothing.
+        let may_be_stuck = is_stuck || matches!(outcome.stop, Stop::Diverged | Stop::MaxIterations);
+        if may_be_stuck && outcome.is_returned && self.norm == Norm::Initial {
             // A state that hardly changes leaves nothing to reduce: then rounding counts.
             let ([of_rhs, of_product, most], [residual, rhs, w]) =
                 (rounding(self.precision), self.system.norms_left()?);
-            let left = of_rhs * rhs + of_product * self.heat.stiffness.largest_row() * w;
+            let left = match is_stuck {
+                true => of_rhs * rhs + of_product * self.heat.stiffness.largest_row() * w,
+                false => 2e-13 * rhs,
+            };
             // Constants, of which alone a residual says so little, are restored where nothing fixes them.
             let most = if self.conservation.is_some() { f64::INFINITY } else { most };
             if residual <= left.min(most * rhs) {
                 (outcome.stop, outcome.advice) = (Stop::Converged, None);
-                self.system.note_stuck(residual);
+                self.system.note_stuck(Some(residual));
                 let left = residual / rhs;
                 outcome.notes.push(format!("the residual, {left:.1e} of the right-hand side, is what rounding leaves"));
             }
@@ -357,6 +364,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
                 arrays.clear_in(backend, &mask, vector)?;
             }
         }
+        self.system.note_stuck(None);
         (self.taken, self.time, self.wanted) = (steps, 0.0, self.options.steps.length(0));
         Ok(())
     }

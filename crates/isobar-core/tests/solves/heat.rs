@@ -232,6 +232,40 @@ fn a_strong_wall_does_not_hold_the_state() {
     }
 }
 
+/// Squares of a large state overflow; it is stepped like a small one.
+#[test]
+fn large_states_are_stepped() {
+    let shape = Shape::new(20, 1, 1);
+    let after = |size: f64| {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; 20]));
+        problem.boundary[0] = [Boundary::Dirichlet(100.0 * size), Boundary::Dirichlet(0.0)];
+        let heat = Heat::in_cells(&problem, None).unwrap();
+        let solver = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+        let mut stepper = stepper(&heat, options(0.05, 0.25, Scheme::BackwardEuler), &solver, &[50.0 * size; 20]);
+        run(&mut stepper, 5);
+        state(&mut stepper, shape)
+    };
+    let small = after(1.0);
+    assert!((small[0] - 50.0).abs() > 1.0);
+    assert!(after(1e160).iter().zip(&small).all(|(large, small)| (large * 1e-160 - small).abs() < 1e-6));
+}
+
+/// Long steps at a steady state beside a strong wall have residuals at rounding, from which an iteration may rise: they are taken.
+#[test]
+fn steps_at_a_steady_state_are_taken() {
+    let shape = Shape::new(7, 3, 1);
+    let kappa = shape.places().map(|[i, ..]| if i < 2 { 1e6 } else { 1.0 }).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Dirichlet(1.0);
+    problem.boundary[1][1] = Boundary::Dirichlet(1e5);
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    for method in [Method::Auto, Method::Multigrid] {
+        let solver = SolverOptions { method, tolerance: 1e-8, ..SolverOptions::default() };
+        let mut stepper = stepper(&heat, options(1e3, 6e4, Scheme::BackwardEuler), &solver, &[50.0; 21]);
+        run(&mut stepper, 60);
+    }
+}
+
 #[test]
 fn where_a_factorisation_is_too_weak_multigrid_is_named() {
     let shape = Shape::new(24, 20, 1);
