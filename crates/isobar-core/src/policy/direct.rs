@@ -32,7 +32,7 @@ const MOST_ITERATIONS_MEASURED: f64 = 20.0;
 const MOST_SLOWER: f64 = 1.25;
 /// …and where directions of a plane cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds…
 const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
-/// …or in space some 5 times the fourth root, of which four times as many are worth it.
+/// …or in space some 5 times the fourth root, of which four times as many are worth it, up to the same bound.
 const MOST_ITERATIONS_IN_SPACE: f64 = 20.0;
 /// The fewest iterations that a trial is for: fewer suffice only where factors leave next to nothing.
 const FEWEST_ITERATIONS: f64 = 12.0;
@@ -105,7 +105,9 @@ impl Hardness {
     pub(crate) fn most_iterations(self, slower: Option<f64>, is_space: bool) -> Option<f64> {
         let [least, most] = MOST_ITERATIONS_CROSSING;
         let iterations = match slower {
-            Some(slower) if self.crosses() && is_space => MOST_ITERATIONS_IN_SPACE * self.crossing.powf(0.25) / slower,
+            Some(slower) if self.crosses() && is_space => {
+                (MOST_ITERATIONS_IN_SPACE * self.crossing.powf(0.25)).min(most) / slower
+            }
             _ if self.crosses() => (2.0 * self.crossing.sqrt()).clamp(least, most),
             Some(slower) if slower > MOST_SLOWER => return None,
             Some(slower) => MOST_ITERATIONS_MEASURED / slower,
@@ -169,6 +171,7 @@ mod tests {
         assert_eq!([most(None), most(Some(1.0)), most(Some(1.4))], [Some(36.0), Some(20.0), None]);
         let crossing = Hardness { crossing: 1e4, ..thin };
         assert_eq!(crossing.most_iterations(Some(2.0), true), Some(100.0));
+        assert_eq!(Hardness { crossing: 1e16, ..thin }.most_iterations(Some(2.0), true), Some(125.0));
         assert_eq!([None, Some(2.0)].map(|slower| crossing.most_iterations(slower, false)), [Some(200.0); 2]);
     }
 }
