@@ -53,7 +53,7 @@ __device__ __forceinline__ void prefetch(const Stencil& op, Index at) {
 }
 
 // Too small to change a sum of coefficients, but prevents 0/0: T is 0 if either h is.
-constexpr T TINY = sizeof(T) == 8 ? T(1e-300) : T(1e-36);
+constexpr T TINY = T(sizeof(T) == 8 ? 1e-300 : 1e-36);
 
 // The ratio of a direction to the first direction that uses the same field.
 template <int AXIS> __device__ __forceinline__ T ratio(const Stencil& op) {
