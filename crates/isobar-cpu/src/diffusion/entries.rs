@@ -39,7 +39,7 @@ impl<S: Simd, T: Real> Entries<S, T> for Transmissibilities<S, T> {
 /// Entries cell by cell, for loops from one unknown to the next.
 pub(crate) trait CellCoefficients<T: Real>: Sync {
     /// Returns T between a cell and its upper neighbour, given their positions in a vector, which may be in a halo row, and (j, k) of
-    /// the cell.
+    /// the cell in the whole grid.
     fn between(&self, axis: Axis, lower: isize, upper: isize, link: Link, at: [usize; 2]) -> T;
 
     /// Returns s, Dirichlet sides included.

@@ -17,9 +17,14 @@ pub(super) struct Faces<T> {
     /// The transmissibilities by direction; `None` for directions with one cell. Those across a periodic end of a line
     /// in x are in `wrapped`.
     faces: [Option<Vector<T>>; 3],
-    /// The transmissibility between the last and the first cell of the line at k + nz j, if x is periodic.
+    /// The transmissibility between the last and the first cell of each line, if x is periodic; see [`line_of`].
     wrapped: Vec<T>,
     shift: Option<Vector<T>>,
+}
+
+/// Returns the place of a line in x among those of all rows here, halo rows included.
+fn line_of(layers: usize, j: isize, k: usize) -> usize {
+    k + layers * (j + 1).cast_unsigned()
 }
 
 impl<T: Real> Faces<T> {
@@ -29,7 +34,7 @@ impl<T: Real> Faces<T> {
         let (room, whole) = (|n: usize| (n > 1).then(|| Vector::zeros(cpu, layout)).transpose(), stencil.shape());
         Ok(Self {
             faces: [room(whole.nx)?, room(whole.ny)?, room(whole.nz)?],
-            wrapped: vec![T::ZERO; if is_ring { shape.ny * shape.nz } else { 0 }],
+            wrapped: vec![T::ZERO; if is_ring { (shape.ny + 2) * shape.nz } else { 0 }],
             shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, layout)).transpose()?,
         })
     }
@@ -46,10 +51,12 @@ impl<T: Real> Faces<T> {
             });
         }
         if let Some(layout) = self.faces[0].as_ref().map(Vector::layout) {
-            let first = layout.first_row();
-            for (n, wrapped) in self.wrapped.iter_mut().enumerate() {
-                let [j, k] = [n / shape.nz, n % shape.nz];
-                *wrapped = T::from_f64(faces[0][stencil.cell([shape.nx - 1, first + j, k])]);
+            let [before, after] = layout.halo().map(usize::cast_signed);
+            let rows = -before..layout.shape().ny.cast_signed() + after;
+            let is_ring = !self.wrapped.is_empty();
+            for (j, k) in rows.filter(|_| is_ring).flat_map(|j| (0..shape.nz).map(move |k| (j, k))) {
+                let face = faces[0][stencil.cell([shape.nx - 1, layout.row_there(j), k])];
+                self.wrapped[line_of(shape.nz, j, k)] = T::from_f64(face);
             }
         }
         if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
@@ -116,9 +123,10 @@ impl<T: Real> Coefficients<T> for Faces<T> {
                 let strip = EndedStrip::whole(if upper { view.own() } else { view.strip_in_x(false) });
                 match view.end_in_x(upper) {
                     // The faces across a periodic end of a line replace those beyond it.
-                    Some(lane) if g.periodic[0] => {
-                        strip.with(lane, Strip::of_entries(&self.wrapped[layers * h.j..][..layers]))
-                    }
+                    Some(lane) if g.periodic[0] => strip.with(
+                        lane,
+                        Strip::of_entries(&self.wrapped[line_of(layers, h.j.cast_signed(), 0)..][..layers]),
+                    ),
                     // West of a first cell lies some other row's last one. The face east of the last cell is zero.
                     Some(lane) if !upper => strip.with(lane, Strip::repeated(&g.zeros[..1])),
                     _ => strip,
@@ -193,7 +201,8 @@ impl<T: Real> CellCoefficients<T> for Faces<T> {
     fn between(&self, axis: Axis, lower: isize, _: isize, link: Link, [j, k]: [usize; 2]) -> T {
         let Some(faces) = &self.faces[axis as usize] else { return T::ZERO };
         if axis == Axis::X && link == Link::Wrapped {
-            return self.wrapped[k + faces.layout().shape().nz * j];
+            let layout = faces.layout();
+            return self.wrapped[line_of(layout.shape().nz, layout.row_here(j), k)];
         }
         faces.at(lower)
     }

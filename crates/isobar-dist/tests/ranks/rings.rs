@@ -39,8 +39,8 @@ fn other_preconditioners() {
     ];
     for (extents, ranks) in &GRIDS[..4] {
         let problem = rough_ring(*extents);
-        check_steps::<f64>(&cpu, &problem, ranks);
-        check_steps::<f32>(&cpus(2), &problem, ranks);
+        check_steps::<f64>(&cpu, &problem.stencil().unwrap(), ranks);
+        check_steps::<f32>(&cpus(2), &problem.stencil().unwrap(), ranks);
         for preconditioner in kinds {
             let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
             check_as_alone(&cpu, &problem, ranks, &options);

@@ -53,30 +53,25 @@ fn steps<B: Supports<Diffusion>, T: Real>(
 }
 
 /// Checks that every number equals that of one rank: rows do not depend on ranks.
-pub(crate) fn check_steps<T: Real>(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[usize]) {
-    check_steps_within::<T>(backend, problem, ranks, 0.0);
+pub(crate) fn check_steps<T: Real>(backend: &impl Devices, stencil: &Diffusion, ranks: &[usize]) {
+    check_steps_within::<T>(backend, stencil, ranks, 0.0);
 }
 
 /// Checks this up to rounding, relative to the largest number of a step.
-pub(crate) fn check_steps_within<T: Real>(
-    backend: &impl Devices,
-    problem: &DiffusionProblem,
-    ranks: &[usize],
-    rounding: f64,
-) {
-    let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
+pub(crate) fn check_steps_within<T: Real>(backend: &impl Devices, stencil: &Diffusion, ranks: &[usize], rounding: f64) {
+    let shape = Stencil::shape(stencil);
     let [r, w] = [1, 2].map(|seed| noise(shape.cells(), seed));
     // Blocks within rows, of rows and more, of layers and more, and the whole grid; slabs cut some of them.
     let Shape { nx, ny, .. } = shape;
     let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
     // Elimination does not support a periodic y.
     let blocks = if stencil.is_periodic(Axis::Y) { &blocks[..0] } else { &blocks };
-    let expected = steps::<_, T>(&backend.of(None), &stencil, Slab::whole(shape), [&r, &w], blocks).unwrap();
+    let expected = steps::<_, T>(&backend.of(None), stencil, Slab::whole(shape), [&r, &w], blocks).unwrap();
     for ranks in possible(backend, ranks) {
         let parts = threads::run(ranks, |world| {
             let backend = join(backend.of(Some(&world)), Arc::new(world));
             let rows = backend.own_rows(shape)?;
-            Ok((rows, steps::<_, T>(&backend, &stencil, rows, [&r, &w], blocks)?))
+            Ok((rows, steps::<_, T>(&backend, stencil, rows, [&r, &w], blocks)?))
         });
         let parts = parts.unwrap();
         for (n, expected) in expected.iter().enumerate() {

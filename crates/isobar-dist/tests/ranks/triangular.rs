@@ -1,6 +1,7 @@
 //! Preconditioners of triangular parts on several ranks: substitution, in which a rank follows the previous one, and
 //! polynomials in L and Lᵀ.
 
+use isobar_core::conformance::arrays::noise;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
 use isobar_core::prelude::*;
 
@@ -24,15 +25,23 @@ fn shapes() -> [(Shape, &'static [usize]); 5] {
 fn steps_are_those_of_one_rank() {
     for (shape, ranks) in shapes() {
         let problem = rough(shape);
-        check_steps::<f64>(&cpu, &problem, ranks);
-        check_steps::<f32>(&cpu, &problem, ranks);
+        check_steps::<f64>(&cpu, &problem.stencil().unwrap(), ranks);
+        check_steps::<f32>(&cpu, &problem.stencil().unwrap(), ranks);
+    }
+    // Conductances, of which those around a periodic x are stored apart.
+    for shape in [Shape::new(4, 7, 1), Shape::new(8, 16, 4)] {
+        let Shape { nx, ny, nz } = shape;
+        let counts = [shape.cells(), nx * (ny - 1) * nz, nx * ny * (nz - 1)];
+        let faces = counts.map(|count| noise(count, 1).iter().map(|value| value.abs()).collect());
+        let stencil = Diffusion::from_faces(shape, faces, [true, false, false], Some(vec![0.1; shape.cells()]), None);
+        check_steps::<f64>(&cpu, &stencil.unwrap(), &[2, 3]);
     }
     // Several threads a rank, each behind the previous one; constant coefficients, and periodic layers.
     let shape = Shape::new(40, 48, 24);
-    check_steps::<f64>(&cpus(3), &rough(shape), &[2, 3]);
+    check_steps::<f64>(&cpus(3), &rough(shape).stencil().unwrap(), &[2, 3]);
     let mut even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
     even.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2], [Boundary::Periodic; 2]];
-    check_steps::<f64>(&cpus(2), &even, &[2, 3]);
+    check_steps::<f64>(&cpus(2), &even.stencil().unwrap(), &[2, 3]);
 }
 
 fn preconditioners(nx: usize) -> Vec<Preconditioner> {
