@@ -221,12 +221,13 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
             "is an ImageJ stack of {count} {what}, whose pages are not the layers of one volume; save one of the {what}"
         )));
     }
-    // ImageJ describes slices after the first page by their number only, without pages of their own.
-    if let Some(slices) =
-        description.as_deref().and_then(|text| imagej_count(text, "images")).filter(|&slices| slices > pages)
-    {
+    // ImageJ and tifffile may describe slices after the first page by their number only, without pages of their own.
+    let slices = description.as_deref().and_then(|text| {
+        imagej_count(text, "images").or_else(|| Some(tifffile_pixels(text)? / (first.0 as usize * first.1 as usize)))
+    });
+    if let Some(slices) = slices.filter(|&slices| slices > pages) {
         return Err(Problem::Other(format!(
-            "is an ImageJ stack of {slices} slices with {pages} of them as {}, and the rest would be lost; save it with one page per \
+            "is a stack of {slices} slices with {pages} of them as {}, and the rest would be lost; save it with one page per \
              slice, or as .npy (in Python: numpy.save(\"image.npy\", tifffile.imread(\"image.tif\")))",
             if pages == 1 { "a page" } else { "pages" }
         )));
@@ -269,6 +270,12 @@ fn imagej_count(description: &str, name: &str) -> Option<usize> {
     let mut lines = description.lines().map(str::trim);
     lines.next().filter(|first| first.starts_with("ImageJ="))?;
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+}
+
+/// Returns the number of pixels of the array that tifffile describes, such as `{"shape": [5, 7, 9]}`.
+fn tifffile_pixels(description: &str) -> Option<usize> {
+    let (shape, _) = description.trim().strip_prefix("{\"shape\": [")?.split_once(']')?;
+    shape.split(',').try_fold(1, |all: usize, n| all.checked_mul(n.trim().parse().ok()?))
 }
 
 #[cfg(test)]
@@ -387,7 +394,11 @@ mod tests {
         stack(1);
         assert_eq!(read(&path).unwrap().shape, [1, 1, 2]);
         stack(6);
-        says(&path, "is an ImageJ stack of 6 slices with 1 of them as a page, and the rest would be lost; save it");
+        says(&path, "is a stack of 6 slices with 1 of them as a page, and the rest would be lost; save it");
+        described(1, "{\"shape\": [5, 1, 2], \"truncated\": true}");
+        says(&path, "is a stack of 5 slices with 1 of them as a page");
+        described(1, "{\"shape\": [1, 2]}");
+        assert_eq!(read(&path).unwrap().shape, [1, 1, 2]);
         let npy_path = folder.path().join("a.npy");
         npy::write(File::create(&npy_path).unwrap(), &[1, 1, 1, 1], &[1.0]).unwrap();
         says(&npy_path, "has shape [1, 1, 1, 1]; save a non-empty array of one to three dimensions");
