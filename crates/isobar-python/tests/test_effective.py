@@ -233,7 +233,7 @@ def test_what_is_wrong():
         isobar.effective(np.array([1, 2]), {1: 1.0})
     assert list(isobar.effective(np.ones((3, 1)), device="cpu")) == ["y"]
     assert isobar.effective(np.ones((1,)), axis=["x"], device="cpu")["x"].conductivity == pytest.approx(1.0)
-    assert "tortuosity 1" in repr(isobar.effective(np.ones(4), device="cpu")["x"])
+    assert "tortuosity factor 1" in repr(isobar.effective(np.ones(4), device="cpu")["x"])
 
 
 def test_spsolve_is_the_oracle():

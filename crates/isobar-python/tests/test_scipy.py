@@ -168,3 +168,12 @@ def test_a_matrix_that_is_not_symmetric_has_no_transpose(rng):
     np.testing.assert_allclose(A @ x, problem.to_scipy() @ x, atol=1e-12)
     with pytest.raises(NotImplementedError):
         A.rmatvec(x)
+
+
+def test_complex_vectors():
+    problem = isobar.Diffusion(np.ones((6, 5)), boundary={"x": 0.0})
+    solver, A = isobar.Solver(problem, device="cpu"), problem.to_scipy()
+    b = np.arange(30.0) + 1j * np.ones(30)
+    assert abs(solver.as_linear_operator() @ b - A @ b).max() < 1e-13
+    x, info = sla.gmres(A.astype(complex), b, M=solver.as_preconditioner(), rtol=1e-10)
+    assert info == 0 and np.linalg.norm(A @ x - b) < 1e-9 * np.linalg.norm(b)

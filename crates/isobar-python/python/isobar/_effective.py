@@ -46,7 +46,7 @@ class Effective:
 
     def __repr__(self) -> str:
         verdict = "" if self.converged else ", NOT converged"
-        return f"<isobar.Effective: conductivity {self.conductivity:.6g} along {self.axis}, tortuosity {self.tortuosity:.6g}{verdict}>"
+        return f"<isobar.Effective: conductivity {self.conductivity:.6g} along {self.axis}, tortuosity factor {self.tortuosity:.6g}{verdict}>"
 
 
 def effective(

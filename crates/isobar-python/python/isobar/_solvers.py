@@ -346,6 +346,8 @@ class Solver:
         size, shape = self._problem.size, self.shape
 
         def matvec(x):
+            if np.iscomplexobj(x):  # of a real operator
+                return matvec(np.real(x)) + 1j * matvec(np.imag(x))
             return np.asarray(function(np.asarray(x, dtype=np.float64).reshape(shape))).reshape(-1)
 
         # Without a transpose SciPy raises NotImplementedError for one.
