@@ -226,6 +226,14 @@ pub(crate) fn read_options(document: &Document<'_>, apart: &[&str]) -> Result<So
     Ok(solver)
 }
 
+/// Parameters of preconditioners, and the kinds that have them.
+const PARAMETERS: [(&str, &[&str]); 4] = [
+    ("block", &["block-ic", "ic", "mic"]),
+    ("scaling", &["incomplete-poisson"]),
+    ("order", &["neumann"]),
+    ("relaxation", &["mic"]),
+];
+
 /// Returns notes about keys that have no effect because of another key. Those of methods are known when a solver is made.
 fn unused(document: &Document<'_>, problem: &Problem, solver: &SolverOptions, guess: FirstGuess) -> Vec<String> {
     let mut notes = Vec::new();
@@ -240,6 +248,14 @@ fn unused(document: &Document<'_>, problem: &Problem, solver: &SolverOptions, gu
     if document.get("solver.deflation").is_some() && solver.deflation.is_none() {
         let method = solver.method_name();
         notes.push(format!("solver.deflation is not used by the method {method:?}; use \"deflated-cg\" with it"));
+    }
+    let kind = solver.preconditioner.name();
+    for (key, kinds) in PARAMETERS {
+        let key = format!("solver.preconditioner.{key}");
+        if document.get(&key).is_some() && !kinds.contains(&kind) {
+            let others = kinds.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(" or ");
+            notes.push(format!("{key} is not used by the preconditioner {kind:?}; use {others} with it"));
+        }
     }
     notes
 }

@@ -44,7 +44,7 @@ pub struct Cli {
 pub enum Command {
     /// Solve the problem of a case file
     Solve(SolveArgs),
-    /// Compute the effective conductivity and the tortuosity of an image, such as a scan of a porous rock
+    /// Compute the effective conductivity and the tortuosity factor of an image, such as a scan of a porous rock
     Effective(EffectiveArgs),
     /// Time every step of a case's solve, and the whole solve, and compare with the copy bandwidth
     Bench(BenchArgs),

@@ -80,7 +80,8 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         interrupted: false,
         seconds: SecondsReport { read, total: read },
     };
-    let mut table = Table::new(["axis", "conductivity", "tortuosity", "connected", "imbalance", "iterations", "time"]);
+    let mut table =
+        Table::new(["axis", "conductivity", "tortuosity factor", "connected", "imbalance", "iterations", "time"]);
     let (mut has_converged, mut is_incomplete, mut pictured) = (true, false, None);
     for axis in args.axis.axes(shape) {
         if interrupt::requested() {
@@ -305,7 +306,7 @@ fn write(
     let active: Vec<bool> = solution.iter().map(|u| *u != 0.0).collect();
     let field = Field { active: Some(&active), ..Field::new("potential", solution, [nz, ny, nx], &mesh) };
     let title = format!(
-        "{} along {}: conductivity {}, tortuosity {}",
+        "{} along {}: conductivity {}, tortuosity factor {}",
         args.image.display(),
         name(found.axis),
         six_digits(found.conductivity),

@@ -164,6 +164,11 @@ fn keys_without_use_are_noted() {
             "solver.deflation.stripes=bodies",
             "solver.deflation is not used by the method \"cg\"; use \"deflated-cg\"",
         ),
+        (
+            "cg",
+            "solver.preconditioner.order=5",
+            "solver.preconditioner.order is not used by the preconditioner \"auto\"; use \"neumann\"",
+        ),
         ("multigrid", "problem.rhs.seed=3", "problem.rhs.seed is not used by a right-hand side of kind \"constant\""),
     ] {
         let method = format!("solver.method={method}");

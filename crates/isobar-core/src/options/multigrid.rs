@@ -92,11 +92,11 @@ pub struct MultigridOptions {
     pub pre: usize,
     /// Sweeps after the coarse correction.
     pub post: usize,
-    /// Sweeps that replace a solve on the coarsest level.
+    /// Sweeps on the coarsest level, where it is not solved directly, as of Galerkin levels.
     pub coarse_sweeps: usize,
     /// The number of cycles of the next coarser level in a cycle of each level, for the first levels; it is one for further
-    /// levels, and where the next is the coarsest and solved exactly. The default is 1, but 2 for the first two of diffusion's
-    /// Galerkin levels on a processor.
+    /// levels, and where the next is the coarsest and solved exactly. The default is 1; for diffusion's
+    /// Galerkin levels it is 1, then 3 on a processor, and 1, then 2 on a GPU from 256³ cells on.
     pub visits: Option<Vec<usize>>,
     /// The start of the iteration.
     pub start: Start,

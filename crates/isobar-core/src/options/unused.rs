@@ -1,6 +1,6 @@
 //! Parts of the options that a solver does not use.
 
-use super::{JacobiOptions, ModesOptions, MultigridOptions, Preconditioner, SolverOptions};
+use super::{JacobiOptions, ModesOptions, MultigridOptions, Preconditioner, SolverOptions, Start};
 
 impl SolverOptions {
     /// Returns notes about sections that differ from their defaults although a solver with this method and this preconditioner, by their names in
@@ -21,6 +21,7 @@ impl SolverOptions {
         let has_cycles = is_either("multigrid") || is_either("modes") || may_have_cycles;
         let parts = [
             ("multigrid", self.multigrid != MultigridOptions::default() && !has_cycles),
+            ("multigrid.start", self.multigrid.start != Start::Zero && is_krylov && has_cycles),
             ("modes", self.modes != ModesOptions::default() && !is_either("modes")),
             ("jacobi", self.jacobi != JacobiOptions::default() && method != "jacobi"),
         ];
@@ -61,6 +62,9 @@ mod tests {
         assert_eq!(unused(Preconditioner::Modes, "bicgstab", "modes"), "jacobi");
         let notes = options.unused_parts("bicgstab", "line");
         assert_eq!(notes[0], "solver.modes is not used by the method \"bicgstab\" with the preconditioner \"line\"");
+        let full: SolverOptions = serde_json::from_str(r#"{"multigrid": {"start": "full"}}"#).unwrap();
+        assert!(full.unused_parts("multigrid", "none").is_empty());
+        assert!(full.unused_parts("cg", "multigrid")[0].starts_with("solver.multigrid.start is not used by"));
         assert!(SolverOptions::default().unused_parts("direct", "none").is_empty());
     }
 }

@@ -41,5 +41,7 @@ pub fn of_diffusion(
         "conjugate gradients with lines, which take many times the iterations of multigrid: {rows} rows are too few for {ranks} ranks \
          to share coarser grids; {remedy}"
     );
-    Choice { why: Some(why), ..Choice::new(Method::Cg, Preconditioner::Line) }
+    // A preconditioner that is named stays.
+    let why = (options.preconditioner == Preconditioner::Auto).then_some(why);
+    Choice { why, ..Choice::new(Method::Cg, Preconditioner::Line) }
 }

@@ -38,15 +38,18 @@ impl Stencil for Diffusion {
         let Some(([i, j, k], value)) = self.known_shift.negative else { return Ok(()) };
         let (key, couplings) = match &self.coefficients {
             Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => {
-                ("faces.shift", "conductances vary along at most one axis and the shift")
+                ("faces.shift", "conductances and the shift are products or sums of functions of one axis each")
             }
-            _ => ("diffusion.reaction", "κ varies along at most one axis and the reaction"),
+            _ => (
+                "diffusion.reaction",
+                "κ varies along at most one axis and the reaction along the same, or κ is constant and the reaction a sum of functions of one axis each",
+            ),
         };
         Err(Error::invalid(
             key,
             format!(
                 "negative in cell (i, j, k) = ({i}, {j}, {k}), counted from 0, whose row it adds {value:.6e} to: the matrix may be indefinite, which \
-                 iterations cannot solve. \"direct\" can, on one rank, if {couplings} along one"
+                 iterations cannot solve. \"direct\" can, if {couplings}"
             ),
         ))
     }
