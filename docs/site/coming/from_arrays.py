@@ -2,6 +2,7 @@
 
 import isobar
 import numpy as np
+import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 rng = np.random.default_rng(2)
@@ -15,17 +16,19 @@ def faces(A, shape):
     nz, ny, nx = shape
     between = lambda k: np.append(-A.diagonal(k), np.zeros(k)).reshape(shape)
     tx, ty, tz = between(1)[:, :, :-1], between(nx)[:, :-1], between(nx * ny)[:-1]
-    shift = np.maximum(A.sum(axis=1), 0.0)                 # row sums; rounding makes some of them negative
-    return isobar.Faces(tx, ty, tz, shift=shift.reshape(shape))
+    shift = np.asarray(A.sum(axis=1)).reshape(shape)       # row sums
+    return isobar.Faces(tx, ty, tz, shift=np.maximum(shift, 0.0))   # rounding makes some of them negative
 
 
 problem = faces(A, (nz, ny, nx))                           # (1, ny, nx) in two dimensions
 assert abs(problem.to_scipy() - A).max() < 1e-12 * abs(A).max()
 u = isobar.Solver(problem).solve(b.reshape(shape)).x.ravel()
 # end matrix
+assert abs(faces(sp.csr_matrix(A), shape).to_scipy() - A).max() < 1e-12 * abs(A).max()
 assert np.abs(u - sla.spsolve(A.tocsc(), b.ravel())).max() < 1e-6 * u.max()
 
 k, k33, idomain = rng.lognormal(size=shape), np.full(shape, 0.1), (rng.random(shape) > 0.1).astype(int)
+k[idomain == 0] = rng.choice([0.0, 1.0, np.nan], size=(idomain == 0).sum())
 delr, delc, top = rng.uniform(50, 100, nx), rng.uniform(50, 100, ny), np.zeros((ny, nx))
 botm = top - np.cumsum(rng.uniform(5, 10, shape), axis=0)
 recharge, wells = np.full((ny, nx), 1e-3), np.zeros(shape)
@@ -42,7 +45,7 @@ dx, dy = delr, delc[:, None]
 def series(h, axis):
     """Conductances between neighbours from those of the halves of both cells."""
     h, g = np.delete(h, -1, axis), np.delete(h, 0, axis)
-    return h * g / (h + g)
+    return np.divide(h * g, h + g, out=np.zeros_like(h), where=(h > 0) & (g > 0))  # 0 beside 0 and NaN
 
 
 tx = series(2 * k * thick * dy / dx, axis=2)

@@ -25,6 +25,6 @@ image = axes.pcolormesh(x, y, u, cmap="viridis")
 moves = np.hypot(vx, vy) > 1e-6  # nothing does inside the letters, up to the tolerance
 axes.streamplot(x, y, *(np.ma.masked_array(v, ~moves) for v in (vx, vy)), color="w", linewidth=0.7, density=(2.4, 0.9), arrowsize=0.7)
 axes.imshow(np.where(active, np.nan, 0.0), extent=(0, nx * h, 0, ny * h), cmap="gray", zorder=3, origin="lower")
-axes.set(xticks=(), yticks=(), aspect="equal", title="pressure and streamlines", ylim=(0, 1))
-figure.colorbar(image, ax=axes, label="u")
+axes.set(xticks=(), yticks=(), aspect="equal", title="potential and streamlines", ylim=(0, 1))
+figure.colorbar(image, ax=axes, label="potential")
 figure.savefig("mask.png")
