@@ -21,7 +21,8 @@ u = np.where(active, result.x, np.nan)
 vy, vx = (-g for g in np.gradient(u, h))
 y, x = (np.arange(n) * h + h / 2 for n in (ny, nx))
 figure, axes = plt.subplots(figsize=(9, 3))
-image = axes.pcolormesh(x, y, u, cmap="viridis")
+reached = np.abs(result.x) > 1e-6  # inside o, b and a nothing fixes u, and it is 0
+image = axes.pcolormesh(x, y, np.where(reached, u, np.nan), cmap="viridis")
 moves = np.hypot(vx, vy) > 1e-6  # nothing does inside the letters, up to the tolerance
 axes.streamplot(x, y, *(np.ma.masked_array(v, ~moves) for v in (vx, vy)), color="w", linewidth=0.7, density=(2.4, 0.9), arrowsize=0.7)
 axes.imshow(np.where(active, np.nan, 0.0), extent=(0, nx * h, 0, ny * h), cmap="gray", zorder=3, origin="lower")

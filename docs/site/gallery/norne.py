@@ -17,7 +17,7 @@ layer = 10
 largest = np.nanpercentile(np.abs(pressure[layer]), 99.5)
 extent = (0, 46 * 80e-3, 0, 112 * 80e-3)  # km
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 6), sharey=True)
+figure, (left, right) = plt.subplots(1, 2, figsize=(7.8, 6))
 rock = np.where(active, permeability, np.nan)[layer]
 image = left.imshow(np.log10(rock), extent=extent, cmap="cividis", origin="lower")
 figure.colorbar(image, ax=left, label="log₁₀ of the permeability (mD)")
