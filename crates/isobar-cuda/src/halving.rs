@@ -1,15 +1,19 @@
-//! Levels of multigrid by points on a GPU: coefficients of coarse grids, and transfers between two levels.
+//! Levels of multigrid by points on a GPU: coefficients of coarse grids, and transfers between two levels; `small`: small levels in one launch.
+
+mod small;
 
 use std::sync::Arc;
 
 use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
 use isobar_core::prelude::{
-    Layout, LineSmoother, Real, Relaxation, Result, Shape, Smoother, Stencil, Supports, Transfer,
+    Layout, LineSmoother, MultigridOptions, Real, Relaxation, Result, Shape, Smoother, Stencil, Supports, Transfer,
 };
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
-use isobar_core::stencil::{self, Measures, stiffness_of};
+use isobar_core::stencil::{self, Measures, Small, stiffness_of};
 
+pub(crate) use self::small::THREADS;
+use self::small::small_levels;
 use crate::diffusion::first_factor;
 use crate::launch::refuse_while_recording;
 use crate::part::rows_around;
@@ -251,6 +255,15 @@ impl SupportsPoints for Cuda {
         let tables = Tables::new::<T>(self, by, stencil.ends(), [fine.layout_of(), coarse.layout_of()])?;
         fill(&tables, (stencil, fine.kernels()), (&form, coarse.kernels()), by.is_regular)?;
         Ok(form)
+    }
+
+    fn small_levels<T: Real>(
+        &self,
+        operators: &[Arc<DiffusionOperator<T>>],
+        steps: &[Halving],
+        options: &MultigridOptions,
+    ) -> Result<Option<Small<Self, T>>> {
+        small_levels(self, operators, steps, options)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::solver::cg::Cg;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
-use crate::stencil::{Modes, Stencil, Supports, Update, levels};
+use crate::stencil::{Hierarchy, Modes, Stencil, Supports, Update, levels};
 use crate::{Backend, Error, Precision, Real, Result, Shape};
 
 /// An iteration, and its description.
@@ -336,7 +336,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Ok(parts)
     }
 
-    fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
+    fn hierarchy(&self) -> Result<Hierarchy<B, S, T>> {
         let &Self { backend, stencil, options, ref operator, .. } = self;
         // Levels are made in hundreds of short passes.
         let found = backend.enter(|| levels(backend, stencil, operator, &options.multigrid))?;
@@ -482,13 +482,15 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         })
     }
 
-    fn cycle_of(&self, hierarchy: crate::stencil::Hierarchy<B, S, T>) -> Result<Parts<S, Cycle<B, T>>> {
+    fn cycle_of(&self, hierarchy: Hierarchy<B, S, T>) -> Result<Parts<S, Cycle<B, T>>> {
+        let coefficient_bytes = coarse_bytes(&hierarchy.levels[1..]);
+        let hierarchy = hierarchy.at_once(&self.options.multigrid)?;
         let cycle = Cycle::new(&hierarchy, &self.options.multigrid)?;
         Ok(Parts {
             made: Box::new(cycle),
             levels: hierarchy.shapes(),
             notes: hierarchy.notes,
-            coefficient_bytes: coarse_bytes(&hierarchy.levels[1..]),
+            coefficient_bytes,
             updates: vec![hierarchy.update],
         })
     }

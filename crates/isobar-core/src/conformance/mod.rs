@@ -87,6 +87,7 @@ where
             "galerkin_coarsest" => galerkin::coarsest::<B, T>,
             "point_levels" => point_levels::levels::<B, T>,
             "large_point_levels" => point_levels::large_levels::<B, T>,
+            "point_levels_at_once" => point_levels::at_once::<B, T>,
             "update_of_point_levels" => point_levels::update::<B, T>,
             "points_above_lines" => point_levels::above_lines::<B, T>,
             "update" => updates::diffusion::<B, T>,

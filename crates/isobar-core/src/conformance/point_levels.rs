@@ -6,6 +6,7 @@ use super::fixture::{
     tolerance,
 };
 use super::solves::{like_the_reference, options};
+use crate::precond::multigrid::Cycle;
 use crate::prelude::*;
 
 /// Grids that are even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
@@ -242,6 +243,31 @@ pub(super) fn above_lines<B: Complete, T: Real>(backend: &B) {
         }
         let name = format!("hybrid smoother, {name}, {shape}");
         like_the_reference(backend, &name, &stencil, &variants, |_, expected| 1 + expected / 10);
+    }
+}
+
+/// Checks cycles whose small levels are left on to one solver, if the back end has one.
+pub(super) fn at_once<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    let all = [(1, 1, 2), (2, 1, 3), (0, 2, 1)];
+    let all = all.map(|(pre, post, coarse_sweeps)| MultigridOptions {
+        smoother: Smoother::PointRedBlack,
+        pre,
+        post,
+        coarse_sweeps,
+        ..MultigridOptions::default()
+    });
+    for (name, stencil) in samples() {
+        let shape = stencil.shape();
+        for options in &all {
+            let reference = hierarchy::<Reference, T>(&Reference, &stencil, None);
+            let tested = ok(hierarchy::<B, T>(backend, &stencil, None).at_once(options));
+            assert_eq!(tested.shapes(), reference.shapes());
+            let (f, on_f) = random_pair::<B, T>(backend, shape, 7);
+            let (mut u, mut on_u) = poison(backend, shape);
+            ok(ok(Cycle::new(&reference, options)).cycle(&f, &mut u, Guess::Zero, None));
+            ok(ok(Cycle::new(&tested, options)).cycle(&on_f, &mut on_u, Guess::Zero, None));
+            compare_at_scale(backend, &on_u, &u, SCALE, &format!("a cycle at once, {name}, {shape}"));
+        }
     }
 }
 

@@ -215,6 +215,7 @@ where
         visits,
         notes,
         update: Box::new(update),
+        at_once: None,
     };
     // If lines are kept whole, more visits save no iteration.
     Ok(made.visited(if halves_lines { B::visits(stencil.shape().cells()) } else { &[] }))

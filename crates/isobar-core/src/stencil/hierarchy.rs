@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
+use crate::options::{MultigridOptions, Start};
 use crate::{Backend, Real, Result, Shape};
 
 /// A function that changes the coefficients of an object made from a stencil.
@@ -26,7 +27,20 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
     pub notes: Vec<String>,
     /// Changes the coefficients of all levels but the finest, given the finest's.
     pub update: Update<S>,
+    /// Makes a solver that takes all steps of small levels at once, if the back end has one.
+    pub at_once: Option<AtOnce<B, T>>,
 }
+
+/// Small levels: the number of the first, and a solver that does a cycle from zero on it and all coarser ones.
+pub struct Small<B: Backend, T: Real> {
+    /// The first level, not the finest.
+    pub first: usize,
+    /// The solver.
+    pub solver: Arc<dyn CoarsestSolver<B, T>>,
+}
+
+/// A function that makes the solver of small levels for cycles with these options, if there are any.
+pub type AtOnce<B, T> = Box<dyn FnOnce(&MultigridOptions) -> Result<Option<Small<B, T>>>>;
 
 impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
     /// Levels for V-cycles of sweeps alone.
@@ -38,7 +52,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
     ) -> Self {
         let corrections = levels.iter().map(|_| None).collect();
         let visits = vec![1; transfers.len()];
-        Self { levels, transfers, corrections, coarsest: None, by_points: 0, visits, notes, update }
+        Self { levels, transfers, corrections, coarsest: None, by_points: 0, visits, notes, update, at_once: None }
     }
 
     /// Sets the numbers of visits of the first levels to the next ones; others visit once.
@@ -64,6 +78,22 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         self.visits.truncate(first);
         self.coarsest = Some(coarsest);
         self
+    }
+
+    /// Leaves small levels on to the back end's solver of all of them at once, if it has one for these options: for cycles from zero, each of which
+    /// visits them once.
+    ///
+    /// # Errors
+    /// Fails if the device lacks memory.
+    pub fn at_once(mut self, options: &MultigridOptions) -> Result<Self> {
+        let at_once = self
+            .at_once
+            .take()
+            .filter(|_| options.start == Start::Zero && self.visits.iter().all(|&visits| visits == 1));
+        Ok(match at_once.map(|make| make(options)).transpose()?.flatten() {
+            Some(Small { first, solver }) => self.cut(first, solver),
+            None => self,
+        })
     }
 
     /// Returns the grids of the levels.

@@ -54,7 +54,7 @@ pub use csr::Csr;
 pub use diffusion::{Coefficients, Diffusion, Side};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
-pub use hierarchy::{Hierarchy, Update};
+pub use hierarchy::{Hierarchy, Small, Update};
 pub use modes::VerticalModes;
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use spread::{KnownShift, Spread};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
-use super::{Diffusion, Hierarchy, Stencil, Supports};
+use super::{Diffusion, Hierarchy, Small, Stencil, Supports};
 use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
-use crate::options::Smoother;
+use crate::options::{MultigridOptions, Smoother};
 use crate::{Error, Layout, Real, Result, Shape};
 
 /// A back end that has such levels.
@@ -49,6 +49,20 @@ pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
         by: &Halving,
     ) -> Result<Diffusion> {
         rehalve_on_host(self, stencil, coarse, by)
+    }
+
+    /// Makes a solver that does a cycle from zero on some of these levels, from one below the finest to the coarsest, where that takes less time than
+    /// step after step. By default there is none.
+    ///
+    /// # Errors
+    /// Fails if the device lacks memory.
+    fn small_levels<T: Real>(
+        &self,
+        _operators: &[Arc<Self::Operator<T>>],
+        _steps: &[Halving],
+        _options: &MultigridOptions,
+    ) -> Result<Option<Small<Self, T>>> {
+        Ok(None)
     }
 }
 
@@ -131,7 +145,7 @@ where
     }
     notes.extend(ends_large(stencil.shape(), &steps, wanted));
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
-    let backend = backend.clone();
+    let (backend, small) = (backend.clone(), (backend.clone(), operators.clone(), steps.clone()));
     let update = move |stencil: &Diffusion| {
         let mut fine = stencil.clone();
         for (pair, by) in operators.windows(2).zip(&steps) {
@@ -142,7 +156,12 @@ where
         }
         Ok(())
     };
-    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
+    let mut made = Hierarchy::plain(levels, transfers, notes, Box::new(update));
+    if !is_part {
+        let (backend, operators, steps) = small;
+        made.at_once = Some(Box::new(move |options| backend.small_levels(&operators, &steps, options)));
+    }
+    Ok(made)
 }
 
 /// Makes the hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has the
@@ -180,6 +199,7 @@ where
         update: Box::new(update),
         coarsest: below.coarsest,
         notes: below.notes,
+        at_once: None,
     };
     Ok(made.visited(B::visits(stencil.shape().cells())))
 }

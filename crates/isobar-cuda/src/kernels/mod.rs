@@ -20,6 +20,7 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "reduce.cuh",
     "seven_point/chunks.cuh",
     "seven_point/column.cuh",
+    "seven_point/gather.cuh",
     "seven_point/halving.cuh",
     "seven_point/serial.cuh",
     "seven_point/seven_point.cuh",
@@ -73,6 +74,8 @@ pub mod seven_point {
     pub const STREAMED_EVEN: &str = include_str!("seven_point/streamed_even.cu");
     /// Red–black point relaxation, and coarsened grids.
     pub const COLOURS: &str = include_str!("seven_point/colours.cu");
+    /// Cycles by red–black point relaxation on small levels.
+    pub const COLOURS_SMALL: &str = include_str!("seven_point/colours_small.cu");
     /// Red–black point relaxation in one pass.
     pub const COLOURS_STREAMED: &str = include_str!("seven_point/colours_streamed.cu");
     /// Measures of coefficients.

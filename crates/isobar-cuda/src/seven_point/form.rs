@@ -6,6 +6,7 @@ use isobar_core::prelude::{Real, Shape};
 use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS, SweepTile};
 use crate::Source;
 use crate::diffusion::Kind;
+use crate::halving::THREADS;
 use crate::kernels::seven_point as kernels;
 use crate::vector::c_name;
 
@@ -65,6 +66,11 @@ impl Form {
 
     pub(super) fn colours<T: Real>(&self) -> Source {
         self.source::<T>("seven_point_colours", kernels::COLOURS)
+    }
+
+    /// Returns the source of cycles on small levels, with one layer or more.
+    pub(super) fn small_colours<T: Real>(&self) -> Source {
+        self.source::<T>("seven_point_colours_small", kernels::COLOURS_SMALL).define("THREADS", THREADS)
     }
 
     pub(super) fn look<T: Real>(&self) -> Source {

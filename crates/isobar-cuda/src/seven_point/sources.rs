@@ -15,6 +15,7 @@ pub(crate) fn all<T: Real>(stencil: &Diffusion, layers: &[usize], wide: bool) ->
         form.passes::<T>(),
         form.triangular::<T>(),
         form.colours::<T>(),
+        form.small_colours::<T>(),
         form.look::<T>(),
         form.whole_grid::<T>(stencil.shape(), 64 << 10, 1),
         form.whole_grid::<T>(stencil.shape(), 227 << 10, 0),

@@ -14,6 +14,21 @@ pub(crate) fn add_to(all: &mut OnCard) {
     all.add("many_tiles", many_tiles);
     all.add("repeated_solves", repeated_solves);
     all.add("coefficients_on_the_card", coefficients_on_the_card);
+    all.add("small_levels_at_once", small_levels_at_once);
+}
+
+/// Levels of up to a thousand cells are one solver, but of cycles that begin with a sweep; the suite has its results.
+fn small_levels_at_once(cuda: &Cuda) {
+    let stencil = cells(Shape::new(64, 32, 32), vec![1.0; 1 << 16], [[Side::Fixed; 2]; 3], None);
+    let operator = Supports::operator::<f64>(cuda, &stencil).unwrap();
+    let options = MultigridOptions { smoother: Smoother::PointRedBlack, ..MultigridOptions::default() };
+    for (pre, levels) in [(1, 4), (0, 8)] {
+        let made = cuda.hierarchy(&stencil, &operator, Smoother::PointRedBlack, None).unwrap().unwrap();
+        let shapes = made.shapes();
+        let made = made.at_once(&MultigridOptions { pre, ..options.clone() }).unwrap();
+        assert_eq!((made.levels.len(), made.coarsest.is_some()), (levels, levels < 8), "{shapes:?}");
+        assert_eq!((shapes.len(), made.shapes()), (8, shapes));
+    }
 }
 
 fn cells(shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3], shift: Option<Vec<f64>>) -> Diffusion {

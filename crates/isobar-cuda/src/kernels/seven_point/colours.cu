@@ -5,54 +5,7 @@
 //
 // Block (32, 8): cells of a row, and layers; or, with one layer, rows. A thread processes `march` rows.
 #include "reduce.cuh"
-#include "seven_point/column.cuh"
-#include "seven_point/halving.cuh"
-
-constexpr int SIDES = FLAT ? 4 : 6;
-
-// D and the sum of t u over the neighbours.
-struct Gathered {
-    T diagonal, sum;
-};
-
-template <bool EVEN, bool NEIGHBOURS>
-__device__ __forceinline__ Gathered gather(const Stencil& op, const Known& known, const Column& column, int k, Index at, In u) {
-    const Fields here = EVEN ? known.fields : load(op, at);
-    Gathered cell = {load_shift(op, at) + sides(op, here, column.i, column.j, k), T(0)};
-#pragma unroll
-    for (int n = 0; n < SIDES; n++) {
-        Index there = n < 4 ? column.to[n] : 0;
-        bool has = n < 4 ? column.has[n] : false;
-        if (n == BELOW) {
-            has = k > 0 || (periodic(Z) && op.nz > 1);
-            there = k > 0 ? -(Index)op.pitch : periodic(Z) ? (Index)op.pitch * (op.nz - 1) : 0;
-        }
-        if (n == ABOVE) {
-            has = k + 1 < op.nz || (periodic(Z) && op.nz > 1);
-            there = k + 1 < op.nz ? (Index)op.pitch : periodic(Z) ? -(Index)op.pitch * (op.nz - 1) : 0;
-        }
-        T t;
-        if (EVEN) {
-            t = known.t[n / 2];
-        } else {
-            const Fields h = load(op, at + there);
-            t = n == WEST    ? face<X>(op, h, here)
-                : n == EAST  ? face<X>(op, here, h)
-                : n == SOUTH ? face<Y>(op, h, here)
-                : n == NORTH ? face<Y>(op, here, h)
-                : n == BELOW ? face<Z>(op, h, here)
-                             : face<Z>(op, here, h);
-        }
-        t = has ? t : T(0);
-        cell.diagonal += t;
-        if (NEIGHBOURS) {
-            const T value = u[at + there];
-            // The value of a missing neighbour is undefined.
-            cell.sum = fma(t, has ? value : T(0), cell.sum);
-        }
-    }
-    return cell;
-}
+#include "seven_point/gather.cuh"
 
 // Calls give(column, k, at) for the cells of one colour.
 template <class F> __device__ __forceinline__ void for_each_of(const Stencil& op, int colour, int march, F give) {
@@ -188,12 +141,6 @@ KERNEL(norm_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int 
     __shared__ double scratch[8];
     double sum[1] = {even->is_even ? squares<true>(op, even, march, f, u, r) : squares<false>(op, even, march, f, u, r)};
     grid_sum<1>(sum, scratch, to);
-}
-
-// The fine cells of direction d that make up coarse cell n: the first, and the end.
-__device__ __forceinline__ int first_part(const Halving& h, int d, int n) { return is_halved(h, d) ? 2 * n : n; }
-__device__ __forceinline__ int parts_end(const Halving& h, int d, int n) {
-    return is_halved(h, d) ? min(2 * n + 2, h.fine[d]) : n + 1;
 }
 
 // Computes this thread's cell of a grid, with rows and layers in the block's second dimension and the grid's second and third.

@@ -51,3 +51,9 @@ __device__ __forceinline__ int beside(const Halving& h, int d, int n) {
     if (other >= (d == Y ? h.start : 0) && other < (d == Y ? h.end : count)) return other;
     return (h.rings >> d) & 1 ? (n & 1 ? 0 : count - 1) : own;
 }
+
+// The fine cells of direction d that make up coarse cell n: the first, and the end.
+__device__ __forceinline__ int first_part(const Halving& h, int d, int n) { return is_halved(h, d) ? 2 * n : n; }
+__device__ __forceinline__ int parts_end(const Halving& h, int d, int n) {
+    return is_halved(h, d) ? min(2 * n + 2, h.fine[d]) : n + 1;
+}

@@ -15,7 +15,7 @@ pub(crate) use self::streamed::Level;
 use super::Kernels;
 use super::passes::Passes;
 use crate::launch::refuse_while_recording;
-use crate::{Arguments, Pointer, Reduction, Sum, Vector};
+use crate::{Arguments, Pointer, Reduction, Source, Sum, Vector};
 
 /// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;
@@ -49,6 +49,11 @@ impl<T: Real> Passes<T> {
             self.prepare_looks()?;
             Ok(Colours { module, reduction, march, streamed: OnceLock::new() })
         })
+    }
+
+    /// Returns the source of cycles on levels like this, and smaller ones.
+    pub(crate) fn small_colours(&self) -> Source {
+        self.form.small_colours::<T>()
     }
 
     /// Returns whether it was prepared.
