@@ -30,7 +30,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let assembled = device.enter(|| case.assemble())?;
     if let Problem::Heat(_) = &case.problem {
         let steps = match case.solver.leaves_step_preconditioner() {
-            true => "begin without a preconditioner if they are not solved directly",
+            true => "begin without a preconditioner, or with lines, if they are not solved directly",
             false => "relax lines where multigrid is named",
         };
         console

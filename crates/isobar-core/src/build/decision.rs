@@ -79,13 +79,10 @@ impl<S> Decision<S> {
     /// Notes whether a shift is known to dominate the couplings, if conjugate gradients without multigrid are the solver's own choice.
     pub(super) fn note_dominance<T: Stencil>(&mut self, stencil: &T, tolerance: f64) {
         let is_open = self.requested.as_ref().is_some_and(SolverOptions::leaves_all_open);
-        let has_diagonal = match self.first.preconditioner {
-            Preconditioner::None => Some(false),
-            Preconditioner::Jacobi => Some(true),
-            _ => None,
-        };
-        let chosen = has_diagonal.filter(|_| is_open && self.first.method == Method::Cg);
-        self.is_dominated = chosen.is_some_and(|has_diagonal| stencil.is_dominated(has_diagonal, tolerance));
+        let by = self.first.preconditioner;
+        let is_simple = matches!(by, Preconditioner::None | Preconditioner::Jacobi | Preconditioner::Line);
+        let is_chosen = is_open && is_simple && self.first.method == Method::Cg;
+        self.is_dominated = is_chosen && stencil.is_dominated(by, tolerance);
     }
 
     /// Returns whether the method is the solver's own choice, and residuals are relative to b, whatever the first guess.

@@ -54,11 +54,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Some(format!("{from} {why} by iteration {at}; continued with {method}, preconditioner {preconditioner}")))
     }
 
-    /// Continues with multigrid where time steps without a preconditioner were slow, if it can. Returns a note, if so.
+    /// Continues with multigrid where time steps without a preconditioner, or with lines, were slow, if it can. Returns a note, if so.
     fn replace_plain(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
         self.decision.replaceable.is_plain = false;
         let options = self.multigrid_of_steps()?;
-        let note = format!("without a preconditioner: {}; continued with multigrid", why(monitor));
+        let what =
+            if self.options.preconditioner == Preconditioner::Line { "with lines" } else { "without a preconditioner" };
+        let note = format!("{what}: {}; continued with multigrid", why(monitor));
         Ok(self.replace_if_possible(options, monitor, residual)?.then_some(note))
     }
 
@@ -68,7 +70,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         asked.resolved(&self.backend.choice(&self.stencil, &self.operator, &asked)?)
     }
 
-    /// Takes multigrid instead of no preconditioner in time steps, or as what follows direct solves, for new coefficients.
+    /// Takes multigrid instead of no preconditioner, or lines, in time steps, or as what follows direct solves, for new coefficients.
     pub(crate) fn require_multigrid(&mut self) -> Result<()> {
         if !self.decision.replaceable.is_plain {
             return Ok(());

@@ -25,7 +25,7 @@ pub struct Choice {
 /// Conjugate gradients without multigrid, which are tried where a shift seems to dominate the couplings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// None, or the diagonal.
+    /// None, the diagonal, or lines.
     pub preconditioner: Preconditioner,
     /// The most iterations that the tolerance may take with it.
     pub most_iterations: f64,

@@ -6,6 +6,8 @@ use crate::options::{Method, Preconditioner};
 
 /// The most iterations that take less time than the setup of multigrid and its iterations…
 const MOST: f64 = 40.0;
+/// …with lines, beside which levels are those of thin cells, that take longer…
+const MOST_BY_LINES: f64 = 60.0;
 /// …and where levels are made in little time: of cycles that relax points, and on a GPU. Measured: docs/notes/diffusion-multigrid.md, "Shifts that
 /// dominate".
 const MOST_BESIDE_FAST: f64 = 25.0;
@@ -13,6 +15,8 @@ const MOST_BESIDE_FAST: f64 = 25.0;
 const BOUND: f64 = 1.9;
 /// …and where levels are made in little time.
 const BOUND_BESIDE_FAST: f64 = 1.2;
+/// The time of an iteration with lines over that of one with the diagonal or without.
+const LINES: f64 = 1.5;
 /// The largest shift over the smallest beyond which the condition number must be small: a residual that is small beside rows that are held by far larger
 /// shifts says nothing of the others, unless the error can be estimated.
 const EVEN: f64 = 100.0;
@@ -24,6 +28,8 @@ const FEW: f64 = 20.0;
 pub(crate) struct Dominance {
     /// The largest sum of a row's couplings.
     pub(crate) couplings: f64,
+    /// That of the couplings beside those of lines along z, if these are solved exactly.
+    pub(crate) beside_lines: Option<f64>,
     /// The largest diagonal entry without the shift.
     pub(crate) diagonal: f64,
     /// The smallest and the largest shift.
@@ -31,45 +37,63 @@ pub(crate) struct Dominance {
 }
 
 impl Dominance {
-    /// Returns whether few iterations suffice for this tolerance, with the diagonal or without.
-    pub(crate) fn is_strong(&self, has_diagonal: bool, tolerance: f64) -> bool {
-        self.iterations(has_diagonal, tolerance) <= FEW
+    /// Returns whether few iterations suffice for this tolerance, with this preconditioner: none, the diagonal, or lines.
+    pub(crate) fn is_strong(&self, by: Preconditioner, tolerance: f64) -> bool {
+        self.iterations(by, tolerance) <= FEW
     }
 
-    /// Returns conjugate gradients without a preconditioner, or with the diagonal, if these may take less time than `other`, whose levels this device
-    /// may make fast. `sampled` returns the largest sum of couplings over the shift among some rows, which decides on the diagonal where no bound
-    /// does.
+    /// Returns whether shifts are even, and the bound of iterations with this preconditioner, the diagonal or lines, is at most `most`, for all rows or
+    /// among some; or whether the condition number is small.
+    fn is_few(&self, by: Preconditioner, tolerance: f64, most: f64, sampled: &impl Fn(bool) -> f64) -> bool {
+        let iterations = self.iterations(by, tolerance);
+        let by_samples = || bound(2.0 * sampled(by == Preconditioner::Line) + 1.0, tolerance);
+        let is_even = self.shift[0] > 0.0 && self.shift[1] <= EVEN * self.shift[0];
+        iterations <= FEW || (is_even && iterations.is_finite() && (iterations <= most || by_samples() <= most))
+    }
+
+    /// Returns whether lines may take less time than no preconditioner, and than multigrid; see [`Dominance::tried`].
+    pub(crate) fn has_lines(&self, tolerance: f64, sampled: impl Fn(bool) -> f64) -> bool {
+        let [by_lines, plain] = [Preconditioner::Line, Preconditioner::None].map(|by| self.iterations(by, tolerance));
+        LINES * by_lines <= plain && self.is_few(Preconditioner::Line, tolerance, BOUND * MOST_BY_LINES, &sampled)
+    }
+
+    /// Returns conjugate gradients without a preconditioner, with the diagonal, or with lines, if these may take less time than `other`, whose levels this
+    /// device may make fast. `sampled` returns the largest sum of couplings over the shift among some rows, of all or of those beside lines, which
+    /// decides where no bound does.
     pub(crate) fn tried(
         &self,
         tolerance: f64,
         (other, makes_levels_fast): (&Choice, bool),
-        sampled: impl FnOnce() -> f64,
+        sampled: impl Fn(bool) -> f64,
     ) -> Option<Tried> {
-        let (most_iterations, times) = match makes_levels_fast || other.method == Method::Multigrid {
-            true => (MOST_BESIDE_FAST, BOUND_BESIDE_FAST),
-            false => (MOST, BOUND),
+        let has_points = other.method == Method::Multigrid;
+        // The most iterations, and the largest bound of them.
+        let limits = |by: Preconditioner| match by {
+            Preconditioner::Line if !has_points => [MOST_BY_LINES, BOUND * MOST_BY_LINES],
+            _ if has_points || makes_levels_fast => [MOST_BESIDE_FAST, BOUND_BESIDE_FAST * MOST_BESIDE_FAST],
+            _ => [MOST, BOUND * MOST],
         };
-        let is_few = |iterations: f64| iterations <= times * most_iterations;
-        let by = |preconditioner| Some(Tried { preconditioner, most_iterations });
-        let [least, most] = self.shift;
-        let is_even = least > 0.0 && most <= EVEN * least;
-        if is_few(self.iterations(false, tolerance)) {
-            by(Preconditioner::None)
-        } else if self.is_strong(true, tolerance) || (is_even && is_few(self.iterations(true, tolerance))) {
-            by(Preconditioner::Jacobi)
-        } else if is_even {
-            let condition = 2.0 * sampled() + 1.0;
-            if is_few(bound(condition, tolerance)) { by(Preconditioner::Jacobi) } else { None }
-        } else {
-            None
-        }
+        let is_few = |by: Preconditioner| self.is_few(by, tolerance, limits(by)[1], &sampled);
+        let simple = match self.iterations(Preconditioner::None, tolerance) <= limits(Preconditioner::None)[1] {
+            true => Some(Preconditioner::None),
+            false => Some(Preconditioner::Jacobi).filter(|&by| is_few(by)),
+        };
+        let [by_lines, otherwise] =
+            [Preconditioner::Line, simple.unwrap_or(Preconditioner::Jacobi)].map(|by| self.iterations(by, tolerance));
+        let has_lines = LINES * by_lines <= otherwise && is_few(Preconditioner::Line);
+        let preconditioner = if has_lines { Preconditioner::Line } else { simple? };
+        Some(Tried { preconditioner, most_iterations: limits(preconditioner)[0] })
     }
 
     /// Returns the bound of iterations. With the diagonal, eigenvalues are between 1 − ρ and 1 + ρ, where ρ is the largest ratio of a row's couplings
-    /// to its diagonal.
-    fn iterations(&self, has_diagonal: bool, tolerance: f64) -> f64 {
-        let Self { couplings, diagonal, shift: [least, most] } = *self;
-        let largest = if has_diagonal { 2.0 * couplings + least } else { couplings + diagonal + most };
+    /// to its diagonal; with lines, of the couplings beside them to these and the shift.
+    fn iterations(&self, by: Preconditioner, tolerance: f64) -> f64 {
+        let Self { couplings, beside_lines, diagonal, shift: [least, most] } = *self;
+        let largest = match by {
+            Preconditioner::None => couplings + diagonal + most,
+            Preconditioner::Line => beside_lines.map_or(f64::INFINITY, |beside| 2.0 * beside + least),
+            _ => 2.0 * couplings + least,
+        };
         if least > 0.0 { bound(largest / least, tolerance) } else { f64::INFINITY }
     }
 }
@@ -88,9 +112,9 @@ mod tests {
     fn a_shift_that_dominates_needs_no_multigrid() {
         let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..Choice::galerkin() };
         let of = |couplings: f64, shift: [f64; 2], tolerance: f64, other: &Choice, sampled: f64| {
-            let dominance = Dominance { couplings, diagonal: couplings, shift };
+            let dominance = Dominance { couplings, beside_lines: None, diagonal: couplings, shift };
             dominance
-                .tried(tolerance, (other, false), || sampled)
+                .tried(tolerance, (other, false), |_| sampled)
                 .map(|tried| (tried.preconditioner, tried.most_iterations))
         };
         let [plain, jacobi] = [Preconditioner::None, Preconditioner::Jacobi].map(|kind| Some((kind, MOST)));
@@ -107,9 +131,22 @@ mod tests {
         assert_eq!(of(80.0, [1.0, 90.0], 1e-4, &Choice::galerkin(), 1e9), jacobi);
         assert_eq!(of(9.0, [1.0, 1e6], 1e-4, &Choice::galerkin(), 1.0), None);
         assert_eq!(of(1e-9, [0.0, 1.0], 1e-4, &Choice::galerkin(), 1.0), None);
-        let even = Dominance { couplings: 20.0, diagonal: 20.0, shift: [1.0; 2] };
-        assert_eq!(even.tried(1e-4, (&Choice::galerkin(), true), || 1e9), None);
-        let held = Dominance { couplings: 1.0, diagonal: 1.0, shift: [1.0, 1e6] };
-        assert_eq!([false, true].map(|has_diagonal| held.is_strong(has_diagonal, 1e-8)), [false, true]);
+        let even = Dominance { couplings: 20.0, beside_lines: None, diagonal: 20.0, shift: [1.0; 2] };
+        assert_eq!(even.tried(1e-4, (&Choice::galerkin(), true), |_| 1e9), None);
+        let held = Dominance { couplings: 1.0, beside_lines: None, diagonal: 1.0, shift: [1.0, 1e6] };
+        assert_eq!([Preconditioner::None, Preconditioner::Jacobi].map(|by| held.is_strong(by, 1e-8)), [false, true]);
+        // Thin cells: what is beside lines decides, and few of their iterations are better than more without.
+        let thin = |beside, shift| {
+            let thin = Dominance { couplings: 1e4, beside_lines: Some(beside), diagonal: 1e4, shift: [shift; 2] };
+            let tried =
+                thin.tried(1e-8, (&Choice::galerkin(), false), |is_beside| if is_beside { 3.0 * beside } else { 1e9 });
+            (tried.map(|tried| tried.preconditioner), thin.is_strong(Preconditioner::Line, 1e-8))
+        };
+        let line = Some(Preconditioner::Line);
+        assert_eq!([thin(1.0, 1.0), thin(10.0, 1.0), thin(100.0, 1.0)], [(line, true), (line, false), (None, false)]);
+        assert_eq!(
+            [thin(1.0, 1e3).0, thin(5e3, 1e3).0, thin(1.0, 1e5).0],
+            [line, plain.map(|_| Preconditioner::None), plain.map(|_| Preconditioner::None)]
+        );
     }
 }

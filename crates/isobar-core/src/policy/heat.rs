@@ -14,17 +14,18 @@ impl SolverOptions {
     }
 
     /// Returns the options with which time steps begin that are not solved directly. Where the preconditioner is left open they begin without, as
-    /// suits short steps, and multigrid follows where they are slow: [`watch`](super::watch). They begin with multigrid if the rows of the matrix
-    /// are not even, because a residual that is small beside the largest rows says nothing of the others; or if few iterations are allowed.
+    /// suits short steps, or with lines where these suffice in thin cells, and multigrid follows where they are slow: [`watch`](super::watch). They
+    /// begin with multigrid if the rows of the matrix are not even, because a residual that is small beside the largest rows says nothing of the others; or if few iterations are allowed.
     #[must_use]
-    pub(crate) fn for_iterated_steps(&self, is_even: impl FnOnce() -> bool) -> Self {
+    pub(crate) fn for_iterated_steps(&self, is_even: impl FnOnce() -> bool, has_lines: impl FnOnce() -> bool) -> Self {
         if !self.leaves_step_preconditioner() {
             return self.clone();
         }
-        match self.max_iterations >= FEWEST && is_even() {
-            true => Self { preconditioner: Preconditioner::None, ..self.clone() },
-            false => Self { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..self.clone() },
+        if self.max_iterations < FEWEST || !is_even() {
+            return Self { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..self.clone() };
         }
+        let preconditioner = if has_lines() { Preconditioner::Line } else { Preconditioner::None };
+        Self { preconditioner, ..self.clone() }
     }
 }
 

@@ -33,6 +33,8 @@ const PROBE_PLAIN: usize = 15;
 /// The number of iterations to the tolerance from which the pace is too slow: multigrid takes four to ten, one of which takes as long as four to
 /// seven. Measured: docs/notes/heat.md.
 const SLOW_PLAIN: f64 = 35.0;
+/// The same with lines, in thin cells, where an iteration with multigrid takes as long as fifteen.
+const SLOW_LINES: f64 = 60.0;
 
 /// Iterations in which a solver that was chosen for other coefficients must show its pace, and keep it from then on; else the choice is examined again.
 const PROBE_OLD: usize = 10;
@@ -72,7 +74,7 @@ pub(crate) struct Replaceable {
     pub(crate) is_cycles: bool,
     /// The preconditioner was chosen automatically, and simpler ones may replace it.
     pub(crate) is_automatic: bool,
-    /// The preconditioner of time steps was left open, and multigrid may follow none.
+    /// The preconditioner of time steps was left open, and multigrid may follow none, or lines.
     pub(crate) is_plain: bool,
     /// Coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
@@ -89,7 +91,7 @@ impl Replaceable {
         [is_points, is_cycles]: [bool; 2],
     ) -> Self {
         let is_open = |options: &SolverOptions| options.preconditioner == Preconditioner::Auto;
-        let is_plain = is_open(open) && otherwise.preconditioner == Preconditioner::None;
+        let is_plain = is_open(open) && matches!(otherwise.preconditioner, Preconditioner::None | Preconditioner::Line);
         Self {
             method: asked.method,
             is_points,
@@ -131,7 +133,8 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable, trial_iterations: Opt
         return Some(for_tolerance(PROBE_CYCLES, SLOW_CYCLES, true));
     }
     if by.is_plain && is_preconditioned {
-        return Some(for_tolerance(PROBE_PLAIN, SLOW_PLAIN, true));
+        let slow = if options.preconditioner == Preconditioner::Line { SLOW_LINES } else { SLOW_PLAIN };
+        return Some(for_tolerance(PROBE_PLAIN, slow, true));
     }
     if by.deflates(options) {
         return Some(for_tolerance(PROBE_BODIES, SLOW_BODIES, true));

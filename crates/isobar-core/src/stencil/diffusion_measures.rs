@@ -31,15 +31,21 @@ impl Diffusion {
 
     /// Returns a bound of the sums of a row's couplings, and of the diagonal without s, if the largest coefficients are known; else 0.
     pub(crate) fn largest_row(&self) -> f64 {
+        self.largest_couplings().iter().sum()
+    }
+
+    /// Returns the parts of [`Diffusion::largest_row`] by direction.
+    fn largest_couplings(&self) -> [f64; 3] {
         let (Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. }) = self.coefficients() else {
-            return 0.0;
+            return [0.0; 3];
         };
-        let largest =
-            axes.iter().zip(Stencil::shape(self).extents()).filter(|(_, n)| *n > 1).map(|(&(field, factor), _)| {
-                // A face between equal cells has half of the coupling of a half cell, and a row has two.
-                2.0 * factor * self.spreads().get(field).map_or(0.0, |spread| spread.most)
-            });
-        largest.sum()
+        let extents = Stencil::shape(self).extents();
+        [0, 1, 2].map(|d| {
+            let (field, factor) = axes[d];
+            let most = self.spreads().get(field).filter(|_| extents[d] > 1).map_or(0.0, |spread| spread.most);
+            // A face between equal cells has half of the coupling of a half cell, and a row has two.
+            2.0 * factor * most
+        })
     }
 
     /// Returns the only direction that couples cells, where lines are solved exactly; z if none does. Directions of one cell do not count.
@@ -66,32 +72,45 @@ impl Diffusion {
         if (0..3).any(|d| extents[d] == 1 && self.sides()[d].contains(&Side::Fixed)) {
             return None;
         }
-        let (couplings, diagonal) = match self.coefficients() {
+        let (by_direction, has_fixed) = match self.coefficients() {
             // A face between equal cells has half of the coupling of a half cell, and a row has two; a fixed side has all of it.
-            Coefficients::Cells { .. } => {
-                let couplings = 0.5 * self.largest_row();
-                let has_fixed = self.sides().as_flattened().contains(&Side::Fixed);
-                (couplings, if has_fixed { self.largest_row() } else { couplings })
-            }
+            Coefficients::Cells { .. } => (
+                self.largest_couplings().map(|couplings| 0.5 * couplings),
+                self.sides().as_flattened().contains(&Side::Fixed),
+            ),
             Coefficients::Faces(faces) => {
                 let most = |d: usize| Spread::of(&Host, &faces[d]).map_or(f64::INFINITY, |spread| spread.most);
-                let sum = (0..3).map(|d| 2.0 * most(d)).sum();
-                (sum, sum)
+                ([0, 1, 2].map(|d| 2.0 * most(d)), false)
             }
             Coefficients::DeviceCells { .. } | Coefficients::DeviceFaces { .. } => return None,
         };
-        Some(Dominance { couplings, diagonal, shift: [shift.least, shift.most] })
+        let [x, y, z] = by_direction;
+        let couplings = x + y + z;
+        let has_lines = extents[2] > 1 && !self.periodic()[2];
+        Some(Dominance {
+            couplings,
+            beside_lines: has_lines.then_some(x + y),
+            diagonal: if has_fixed { 2.0 * couplings } else { couplings },
+            shift: [shift.least, shift.most],
+        })
     }
 
-    /// Returns the largest sum of couplings over the shift, which is positive, among some rows, spread over the grid.
-    fn sampled_ratio(&self) -> f64 {
+    /// Returns whether lines along z may suffice where a shift is large beside other couplings, see [`Dominance::has_lines`].
+    pub(crate) fn suits_lines(&self, tolerance: f64) -> bool {
+        self.dominance().is_some_and(|rows| rows.has_lines(tolerance, |beside_lines| self.sampled_ratio(beside_lines)))
+    }
+
+    /// Returns the largest sum of couplings, of all or only of those `beside_lines`, over the shift, which is positive, among some rows, spread over
+    /// the grid.
+    fn sampled_ratio(&self, beside_lines: bool) -> f64 {
         const ROWS: usize = 256;
         /// The fractional parts of its multiples are spread evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
         const GOLDEN: f64 = 0.618_033_988_749_894_8;
         let shape = Stencil::shape(self);
         (0..ROWS.min(shape.cells())).fold(0.0, |most, n| {
             let at = shape.place(((n as f64 * GOLDEN).fract() * shape.cells() as f64) as usize);
-            let couplings: f64 = self.neighbours(at).map(|(_, coupling)| coupling).sum();
+            let counts = |(other, _): &([usize; 3], f64)| !beside_lines || other[2] == at[2];
+            let couplings: f64 = self.neighbours(at).filter(counts).map(|(_, coupling)| coupling).sum();
             most.max(couplings / self.shift(at))
         })
     }
@@ -223,7 +242,7 @@ impl Diffusion {
         }
         let dominance = options.leaves_all_open().then(|| self.dominance()).flatten();
         let tried = dominance.and_then(|dominance| {
-            dominance.tried(options.tolerance, (&choice, makes_levels_fast), || self.sampled_ratio())
+            dominance.tried(options.tolerance, (&choice, makes_levels_fast), |beside| self.sampled_ratio(beside))
         });
         Ok(Choice { tried, ..choice })
     }
@@ -408,6 +427,14 @@ mod tests {
         };
         assert_eq!([chosen(6.0, 1.0, false), chosen(6.0, 1.0, true)], [Some(Preconditioner::None); 2]);
         assert_eq!(chosen(0.02, 20.0, false), Some(Preconditioner::Jacobi));
+        // Thin cells, of which lines solve the strong couplings.
+        let flat = |shift: f64| {
+            let shift = Some(vec![shift; shape.cells()]);
+            let field: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + random(3, n)).collect();
+            let stencil = Diffusion::of_field(shape, field, [1.0, 1.0, 1e4], shift, [[Side::Closed; 2]; 3]).unwrap();
+            stencil.choice_on_host(&SolverOptions::default()).unwrap().tried.map(|tried| tried.preconditioner)
+        };
+        assert_eq!([flat(1.0), flat(1e6), flat(1e-2)], [Some(Preconditioner::Line), Some(Preconditioner::None), None]);
         let plane = Shape::new(12, 8, 1);
         let across = |side| {
             let sides = [[Side::Closed; 2], [Side::Closed; 2], [side, Side::Closed]];

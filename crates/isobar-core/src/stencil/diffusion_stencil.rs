@@ -12,7 +12,7 @@ use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Samples, Separable, SeparableRows, looks_separable, nearest, separate};
 use crate::execute::Host;
 use crate::layout::Axis;
-use crate::options::{Method, SolverOptions};
+use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::policy::{Choice, Trial};
 use crate::{DeviceArray, Error, Result, Shape};
 
@@ -172,8 +172,8 @@ impl Stencil for Diffusion {
         (hold > 0.0 && hold.is_finite()).then_some(hold)
     }
 
-    fn is_dominated(&self, has_diagonal: bool, tolerance: f64) -> bool {
-        self.dominance().is_some_and(|dominance| dominance.is_strong(has_diagonal, tolerance))
+    fn is_dominated(&self, by: Preconditioner, tolerance: f64) -> bool {
+        self.dominance().is_some_and(|dominance| dominance.is_strong(by, tolerance))
     }
 
     fn isolated(&self) -> &[[usize; 3]] {

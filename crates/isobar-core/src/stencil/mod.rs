@@ -41,7 +41,7 @@ use std::borrow::Cow;
 
 use crate::direct::Separable;
 pub use crate::layout::Axis;
-use crate::options::SolverOptions;
+use crate::options::{Preconditioner, SolverOptions};
 use crate::policy::{Choice, Trial};
 use crate::{Result, Shape};
 use orientation::Orientation;
@@ -110,8 +110,9 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Returns whether a shift is known to dominate the couplings, so that all eigenvalues are of one size, with the diagonal or without.
-    fn is_dominated(&self, _has_diagonal: bool, _tolerance: f64) -> bool {
+    /// Returns whether a shift is known to dominate the couplings, so that all eigenvalues are of one size, with this
+    /// preconditioner: none, the diagonal or lines.
+    fn is_dominated(&self, _by: Preconditioner, _tolerance: f64) -> bool {
         false
     }
 

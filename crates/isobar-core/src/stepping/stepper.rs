@@ -85,15 +85,17 @@ fn rounding(precision: Precision) -> [f64; 3] {
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Puts everything on the device and sets the state to 0. If `solver` leaves the preconditioner open, steps are solved directly if their
-    /// matrix is separable, else by conjugate gradients without a preconditioner, which multigrid joins once a step is slow, or from the beginning
-    /// where rows differ very much.
+    /// matrix is separable, else by conjugate gradients without a preconditioner, or with lines in thin cells, which multigrid joins once a step is
+    /// slow, or from the beginning where rows differ very much.
     ///
     /// # Errors
     /// See [`System::new`] and [`Heat::shifted`].
     pub fn new(backend: &B, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         let (dt, c) = (options.steps.length(0), options.first_shift());
         let stencil = heat.shifted(c)?;
-        let iterated = solver.for_iterated_steps(|| heat.has_even_rows(&options));
+        // Steps of automatic length grow.
+        let has_lines = || options.error.is_none() && stencil.suits_lines(solver.tolerance);
+        let iterated = solver.for_iterated_steps(|| heat.has_even_rows(&options), has_lines);
         let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
         system.require_lines()?;
         // The residual of a rough state may be 10⁸ times b, so that a fraction of it leaves nothing of the solution.

@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 
 use isobar_core::conformance::arrays::noise;
 use isobar_core::prelude::*;
+use isobar_core::problem::{Spacing, materials};
 
 pub(crate) const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
 
@@ -248,6 +249,25 @@ fn large_states_are_stepped() {
     let small = after(1.0);
     assert!((small[0] - 50.0).abs() > 1.0);
     assert!(after(1e160).iter().zip(&small).all(|(large, small)| (large * 1e-160 - small).abs() < 1e-6));
+}
+
+/// Lines solve what thin cells couple strongly, and steps that are too long for them take multigrid.
+#[test]
+fn steps_in_thin_cells_begin_with_lines() {
+    let shape = Shape::new(20, 16, 12);
+    let kappa = materials::noise(shape, 0.5, 3).unwrap();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.spacing = [1.0, 1.0, 1e-2].map(Spacing::Uniform);
+    problem.boundary[0][0] = Boundary::Dirichlet(1.0);
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    let solver = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+    for (dt, begins, ends, most) in [(0.1, "line", "line", 15), (30.0, "none", "multigrid", 60)] {
+        let mut stepper = stepper(&heat, options(dt, 4.0 * dt, Scheme::BackwardEuler), &solver, &[0.0; 3840]);
+        assert_eq!(stepper.description().preconditioner, begins);
+        let iterations = run(&mut stepper, 4);
+        assert!(iterations.iter().all(|&count| count <= most), "{iterations:?}");
+        assert_eq!(stepper.description().preconditioner, ends);
+    }
 }
 
 /// Long steps at a steady state beside a strong wall have residuals at rounding, from which an iteration may rise: they are taken.

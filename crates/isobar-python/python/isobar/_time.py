@@ -127,7 +127,7 @@ class Heat:
             The first guess of each step's solve: the ``"previous"`` state, or one ``"extrapolated"`` from the previous two.
         tolerance, device, threads, options
             As for `Solver`; the tolerance is relative to the first residual of a step, or to ‖b‖ where that is smaller. By default a step is solved directly for constant κ, or
-            κ that varies along one axis, else by conjugate gradients without a preconditioner, and with multigrid once that is slow.
+            κ that varies along one axis, else by conjugate gradients without a preconditioner, or with lines in thin cells, and with multigrid once that is slow.
 
         >>> heat = isobar.Heat(np.ones((8, 8)), boundary=0.0)
         >>> run = heat.steps(1.0, dt=0.01, end_time=0.03)
