@@ -485,9 +485,8 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     fn cycle_of(&self, hierarchy: Hierarchy<B, S, T>) -> Result<Parts<S, Cycle<B, T>>> {
         let coefficient_bytes = coarse_bytes(&hierarchy.levels[1..]);
         let hierarchy = hierarchy.at_once(&self.options.multigrid)?;
-        let cycle = Cycle::new(&hierarchy, &self.options.multigrid)?;
         Ok(Parts {
-            made: Box::new(cycle),
+            made: Box::new(Cycle::new(&hierarchy, &self.options.multigrid)?),
             levels: hierarchy.shapes(),
             notes: hierarchy.notes,
             coefficient_bytes,

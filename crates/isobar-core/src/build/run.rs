@@ -211,18 +211,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             ));
             reference = rhs;
             self.bounds.stuck = Some(residual * scaling.back().factor());
-        } else if reference > given {
-            let is_solved = residual > tolerance * given && monitor.stop() == Some(Stop::Converged);
-            if is_solved {
-                let left = residual / rhs;
-                told.notes.push(format!("the residual, {left:.1e} of the right-hand side, counts as rounding"));
-            }
-            reference = if is_solved { rhs } else { given };
-            if !is_solved && monitor.iterations() > 0 {
+        } else if reference > given && residual > tolerance * given && monitor.stop() == Some(Stop::Converged) {
+            let left = residual / rhs;
+            told.notes.push(format!("the residual, {left:.1e} of the right-hand side, counts as rounding"));
+            reference = rhs;
+        } else {
+            reference = reference.min(given);
+            if monitor.iterations() > 0 {
                 self.bounds.stuck = None;
             }
-        } else if monitor.iterations() > 0 {
-            self.bounds.stuck = None;
         }
         let mut error_estimate = match told.estimated {
             Some(estimated) => estimated,

@@ -53,8 +53,13 @@ impl Dominance {
 
     /// Returns whether lines may take less time than no preconditioner, and than multigrid; see [`Dominance::tried`].
     pub(crate) fn has_lines(&self, tolerance: f64, sampled: impl Fn(bool) -> f64) -> bool {
-        let [by_lines, plain] = [Preconditioner::Line, Preconditioner::None].map(|by| self.iterations(by, tolerance));
-        LINES * by_lines <= plain && self.is_few(Preconditioner::Line, tolerance, BOUND * MOST_BY_LINES, &sampled)
+        self.has_lines_instead(Preconditioner::None, tolerance, BOUND * MOST_BY_LINES, &sampled)
+    }
+
+    /// Returns whether lines may take less time than another preconditioner, and their bound of iterations is at most `most`.
+    fn has_lines_instead(&self, of: Preconditioner, tolerance: f64, most: f64, sampled: &impl Fn(bool) -> f64) -> bool {
+        let [by_lines, otherwise] = [Preconditioner::Line, of].map(|by| self.iterations(by, tolerance));
+        LINES * by_lines <= otherwise && self.is_few(Preconditioner::Line, tolerance, most, sampled)
     }
 
     /// Returns conjugate gradients without a preconditioner, with the diagonal, or with lines, if these may take less time than `other`, whose levels this
@@ -73,14 +78,12 @@ impl Dominance {
             _ if has_points || makes_levels_fast => [MOST_BESIDE_FAST, BOUND_BESIDE_FAST * MOST_BESIDE_FAST],
             _ => [MOST, BOUND * MOST],
         };
-        let is_few = |by: Preconditioner| self.is_few(by, tolerance, limits(by)[1], &sampled);
         let simple = match self.iterations(Preconditioner::None, tolerance) <= limits(Preconditioner::None)[1] {
             true => Some(Preconditioner::None),
-            false => Some(Preconditioner::Jacobi).filter(|&by| is_few(by)),
+            false => Some(Preconditioner::Jacobi).filter(|&by| self.is_few(by, tolerance, limits(by)[1], &sampled)),
         };
-        let [by_lines, otherwise] =
-            [Preconditioner::Line, simple.unwrap_or(Preconditioner::Jacobi)].map(|by| self.iterations(by, tolerance));
-        let has_lines = LINES * by_lines <= otherwise && is_few(Preconditioner::Line);
+        let instead_of = simple.unwrap_or(Preconditioner::Jacobi);
+        let has_lines = self.has_lines_instead(instead_of, tolerance, limits(Preconditioner::Line)[1], &sampled);
         let preconditioner = if has_lines { Preconditioner::Line } else { simple? };
         Some(Tried { preconditioner, most_iterations: limits(preconditioner)[0] })
     }

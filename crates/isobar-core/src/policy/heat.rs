@@ -15,7 +15,8 @@ impl SolverOptions {
 
     /// Returns the options with which time steps begin that are not solved directly. Where the preconditioner is left open they begin without, as
     /// suits short steps, or with lines where these suffice in thin cells, and multigrid follows where they are slow: [`watch`](super::watch). They
-    /// begin with multigrid if the rows of the matrix are not even, because a residual that is small beside the largest rows says nothing of the others; or if few iterations are allowed.
+    /// begin with multigrid if the rows of the matrix are not even, because a residual that is small beside the largest rows says nothing of the
+    /// others; or if few iterations are allowed.
     #[must_use]
     pub(crate) fn for_iterated_steps(&self, is_even: impl FnOnce() -> bool, has_lines: impl FnOnce() -> bool) -> Self {
         if !self.leaves_step_preconditioner() {

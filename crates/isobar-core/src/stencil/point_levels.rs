@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
+use super::hierarchy::AtOnce;
 use super::{Diffusion, Hierarchy, Small, Stencil, Supports};
 use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
 use crate::options::{MultigridOptions, Smoother};
@@ -145,7 +146,11 @@ where
     }
     notes.extend(ends_large(stencil.shape(), &steps, wanted));
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
-    let (backend, small) = (backend.clone(), (backend.clone(), operators.clone(), steps.clone()));
+    let at_once = (!is_part).then(|| {
+        let (backend, operators, steps) = (backend.clone(), operators.clone(), steps.clone());
+        Box::new(move |options: &MultigridOptions| backend.small_levels(&operators, &steps, options)) as AtOnce<B, T>
+    });
+    let backend = backend.clone();
     let update = move |stencil: &Diffusion| {
         let mut fine = stencil.clone();
         for (pair, by) in operators.windows(2).zip(&steps) {
@@ -156,12 +161,7 @@ where
         }
         Ok(())
     };
-    let mut made = Hierarchy::plain(levels, transfers, notes, Box::new(update));
-    if !is_part {
-        let (backend, operators, steps) = small;
-        made.at_once = Some(Box::new(move |options| backend.small_levels(&operators, &steps, options)));
-    }
-    Ok(made)
+    Ok(Hierarchy { at_once, ..Hierarchy::plain(levels, transfers, notes, Box::new(update)) })
 }
 
 /// Makes the hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has the

@@ -21,3 +21,4 @@ mod one_application;
 mod order;
 mod point_cycles;
 mod rings;
+mod steady_heat;

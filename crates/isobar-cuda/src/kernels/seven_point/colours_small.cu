@@ -1,4 +1,4 @@
-// A V-cycle by red-black point relaxation on all levels of a few thousand cells, in one launch of one block: a step on such a level takes as long
+// A V-cycle by red-black point relaxation on all levels of up to a thousand cells, in one launch of one block: a step on such a level takes as long
 // as a launch.
 //
 // The code is short, without variants for equal coefficients, as instructions that are fetched for the first time take longer than they do.
