@@ -198,7 +198,7 @@ fn error_estimate(estimate: f64, residual: f64) -> String {
     if estimate >= 1.0 {
         return format!("the error may be as large as the solution, in spite of the residual of {residual:.1e}");
     }
-    let mut text = format!("the error is about {estimate:.1e} of the solution, by an estimate");
+    let mut text = format!("the error is about {estimate:.1e} of the solution");
     if estimate > LARGE && estimate > HIDDEN * residual {
         text.push_str("; far more than the residual: lower solver.tolerance");
     }
