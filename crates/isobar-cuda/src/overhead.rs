@@ -28,8 +28,8 @@ pub const OVERHEAD: Overhead = Overhead {
         longest_shared: 512,
         most_rows: MOST_ROWS,
         has_rows_of_factors: false,
-        // A value of 1 because it is not measured.
-        strong_lines: 1.0,
+        strong_lines: 1.6,
+        divides_rows: false,
     },
     stores_faces: true,
 };

@@ -81,10 +81,12 @@ impl Device {
 
     /// Returns the memory that the back end takes besides vectors and coefficients.
     pub fn overhead(&self) -> Overhead {
-        match self {
+        let mut overhead = match self {
             Self::Cpu(cpu) => cpu.overhead(),
             Self::Cuda(_) | Self::Cards(_) => isobar_cuda::OVERHEAD,
-        }
+        };
+        overhead.orientation.divides_rows = self.ranks().is_some();
+        overhead
     }
 }
 

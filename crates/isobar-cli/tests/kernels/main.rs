@@ -32,10 +32,10 @@ const ROUGH: [&str; 2] = ["1,1000,1000", "1,1,1,1,1,1e9"];
 const HOPPER: &str = "9,0,232448";
 const OTHERS: [&str; 3] = ["7,5,65536", "8,0,166912", "8,9,101376"];
 
-/// A diffusion problem of 128³ cells.
+/// A diffusion problem of 128³ cells that are alike.
 const DIFFUSION: &str = "
 problem.kind = \"diffusion\"
-grid = { nx = 128, ny = 128, nz = 128 }
+grid = { nx = 128, ny = 128, nz = 128, spacing = [1.0, 1.0, 1.0] }
 diffusion.coefficient = 1.0
 ";
 

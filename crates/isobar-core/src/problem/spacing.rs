@@ -41,6 +41,16 @@ impl Spacing {
         Crossing::of([[x, y], [x, z], [y, z]].map(of_pair), shape)
     }
 
+    /// Returns the mean couplings 2A/d of each direction for κ = 1, by widths in x, y and z.
+    pub fn strengths(widths: &[Self; 3], shape: Shape) -> [f64; 3] {
+        let mean = |d: usize, of: fn(f64) -> f64| {
+            let n = shape.extents()[d];
+            (0..n).map(|n| of(widths[d].width(n))).sum::<f64>() / n as f64
+        };
+        let of = |d: usize| move |e: usize| if e == d { mean(e, f64::recip) } else { mean(e, |width| width) };
+        [0, 1, 2].map(|d| 2.0 * (0..3).map(of(d)).product::<f64>())
+    }
+
     /// Returns the sum of `n` widths.
     pub fn extent(&self, n: usize) -> f64 {
         match self {

@@ -84,8 +84,8 @@ pub struct Diffusion {
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     pub(super) components: Found,
-    /// The result of [`Diffusion::crossing`] for [`Coefficients::DeviceCells`], if known.
-    pub(super) known_crossing: Option<Box<Crossing>>,
+    /// The results of [`Diffusion::crossing`] and [`Diffusion::strengths`] for [`Coefficients::DeviceCells`], if known.
+    pub(super) by_widths: Option<Box<(Crossing, [f64; 3])>>,
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
@@ -231,7 +231,7 @@ impl Diffusion {
             known_shift,
             sides,
             components: Found::default(),
-            known_crossing: None,
+            by_widths: None,
             known,
             owner,
             isolated: Arc::default(),
@@ -248,20 +248,8 @@ impl Diffusion {
         let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
         let known_shift = Arc::default();
         let components = Found::default();
-        let (known_crossing, isolated) = (None, Arc::default());
-        Self {
-            shape,
-            coefficients,
-            spreads,
-            shift,
-            known_shift,
-            sides,
-            components,
-            known_crossing,
-            known,
-            owner,
-            isolated,
-        }
+        let (by_widths, isolated) = (None, Arc::default());
+        Self { shape, coefficients, spreads, shift, known_shift, sides, components, by_widths, known, owner, isolated }
     }
 
     /// Returns the source of the transmissibilities.
@@ -300,10 +288,10 @@ impl Diffusion {
         Ok(self)
     }
 
-    /// Sets the known [`Diffusion::crossing`] of coefficients on a GPU.
+    /// Sets what the widths of cells tell of coefficients on a GPU: [`Diffusion::crossing`] and [`Diffusion::strengths`].
     #[must_use]
-    pub fn with_known_crossing(self, crossing: Crossing) -> Self {
-        Self { known_crossing: Some(Box::new(crossing)), ..self }
+    pub fn with_widths(self, crossing: Crossing, strengths: [f64; 3]) -> Self {
+        Self { by_widths: Some(Box::new((crossing, strengths))), ..self }
     }
 
     /// Keeps one more owner of its arrays on a GPU while this stencil, or a copy of it, is there.

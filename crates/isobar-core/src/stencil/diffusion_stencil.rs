@@ -358,7 +358,8 @@ impl Diffusion {
             [0, 1, 2].map(|d| on_axis(sums[d], around.extents()[d]))
         };
         made.known_shift = Arc::new(KnownShift { negative: *negative, sums: sums.as_ref().map(on_axes) });
-        made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.around(turns)));
+        made.by_widths =
+            self.by_widths.as_deref().map(|(crossing, of)| Box::new((crossing.around(turns), turns.of_axes(*of))));
         // The components of the caller's grid have its shape, not the solver's.
         made.components = Found::default();
         let repeat_known = |known: Known| -> Known {

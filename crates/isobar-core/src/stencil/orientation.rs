@@ -36,6 +36,8 @@ pub struct Orientation {
     /// The time of a solve whose strongest couplings, 30 times the others, are not along z, where lines solve them, over that where they are; at
     /// most 1 if that is not known.
     pub strong_lines: f64,
+    /// Whether ranks divide the rows, so that y stays y.
+    pub divides_rows: bool,
 }
 
 /// The ratio of couplings at which [`Orientation::strong_lines`] is measured. The time grows by a power of it.
@@ -58,18 +60,17 @@ impl Orientation {
         let has_lines = options.may_have_lines();
         let is_open = has_lines && options.multigrid.smoother == Smoother::Auto;
         let grid = (shape, is_periodic);
+        let strongest = || if is_open && self.has_order_of_lines() { strongest(strengths(), grid) } else { None };
         let turned = if options.has_factors() && self.has_rows_of_factors {
             let others: Vec<_> =
                 others().into_iter().filter(|turns| !is_plane || turns.around(shape).nz == 1).collect();
             Self { half_plane: 0.0, ..self }.faster(Turns::ONE, &others, grid, None)
-        } else if !has_lines && options.method != Method::Direct {
+        } else if !has_lines && (options.method != Method::Direct || self.divides_rows) {
             None
         } else if is_plane {
-            self.of_plane(grid, [has_lines, is_open], crossing)
+            self.of_plane(grid, [has_lines, is_open], crossing, strongest)
         } else if is_open || options.method == Method::Direct {
-            let strongest =
-                if is_open && self.has_order_of_lines() { strongest(strengths(), is_periodic) } else { None };
-            self.faster(Turns::ONE, &others(), grid, strongest).filter(|_| crossing() < MOST_CROSSING)
+            self.faster(Turns::ONE, &others(), grid, strongest()).filter(|_| crossing() < MOST_CROSSING)
         } else {
             None
         }?;
@@ -80,7 +81,11 @@ impl Orientation {
     pub(crate) fn of_lines(self, shape: Shape, is_periodic: [bool; 3], along: usize) -> Option<Turns> {
         let [own, exchanged] =
             [[[1, 2, 0], [2, 1, 0]], [[0, 2, 1], [2, 0, 1]], [SAME, [1, 0, 2]]][along].map(Turns::in_order);
-        let turned = self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own);
+        let turned = if self.divides_rows {
+            [own, exchanged].into_iter().find(|turns| turns.order[1] == 1)?
+        } else {
+            self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own)
+        };
         (self.has_order_of_lines() && turned.is_one_copy(shape, is_periodic)).then_some(turned)
     }
 
@@ -95,10 +100,13 @@ impl Orientation {
         (shape, is_periodic): (Shape, [bool; 3]),
         [has_lines, is_open]: [bool; 2],
         crossing: impl FnOnce() -> f64,
+        strongest: impl FnOnce() -> Option<(usize, f64)>,
     ) -> Option<Turns> {
         let [flat, upright] = match shape.extents().map(|n| n > 1) {
+            [true, true, false] if self.divides_rows => [SAME, [2, 1, 0]],
             [true, true, false] => [SAME, [0, 2, 1]],
             [true, false, true] => [[0, 2, 1], SAME],
+            [false, true, true] if self.divides_rows => [[2, 1, 0], SAME],
             [false, true, true] => [[1, 2, 0], [1, 0, 2]],
             [false, true, false] => {
                 return self.faster(Turns::ONE, &[Turns::in_order([1, 0, 2])], (shape, is_periodic), None);
@@ -109,6 +117,13 @@ impl Orientation {
             _ => return None,
         };
         let crosses = has_lines && crossing() >= self.upright_from.max(CROSSING);
+        let is_short = |d: usize| shape.extents()[d] <= self.longest_shared;
+        if !crosses && let Some((d, _)) = strongest().filter(|&(d, _)| is_short(d)) {
+            // Lines along the strongest couplings, rows across them.
+            let across = [flat[0], flat[1]].into_iter().find(|&e| e != d)?;
+            let lines = if self.divides_rows { [flat[2], across, d] } else { [across, flat[2], d] };
+            return (!self.divides_rows || lines[1] == 1).then(|| Turns::in_order(lines));
+        }
         // Lines do not solve periodic directions exactly.
         let stays_flat = !crosses || is_periodic[upright[2]];
         let is_flat = stays_flat && (shape.nz == 1 || (self.are_flat && (is_open || !has_lines)));
@@ -146,7 +161,8 @@ impl Orientation {
             };
             lines * iterations * self.time(turns.around(shape))
         };
-        let others = others.iter().filter(|turns| turns.is_one_copy(shape, is_periodic));
+        let keeps_rows = |turns: &Turns| !self.divides_rows || turns.order[1] == 1;
+        let others = others.iter().filter(|turns| keeps_rows(turns) && turns.is_one_copy(shape, is_periodic));
         let best = others.min_by(|a, b| time(a).total_cmp(&time(b)))?;
         let copies = Turns::of(own.around(shape), own.of_axes(is_periodic)).count() as f64;
         let (own, best_time, cells) = (copies * time(&own), time(best), shape.cells());
@@ -168,17 +184,21 @@ impl Orientation {
 }
 
 /// Returns the direction whose couplings are much stronger than all others', if lines solve them, and how many times.
-fn strongest(strengths: [f64; 3], is_periodic: [bool; 3]) -> Option<(usize, f64)> {
+fn strongest(strengths: [f64; 3], (shape, is_periodic): (Shape, [bool; 3])) -> Option<(usize, f64)> {
     const MUCH: f64 = 8.0;
+    /// In a plane, the largest ratio at which points may be relaxed.
+    const MUCH_IN_PLANE: f64 = 4.0;
     /// The largest ratio of which times are known.
     const MOST: f64 = 1e3;
-    let d = (0..3).max_by(|&a, &b| strengths[a].total_cmp(&strengths[b]))?;
-    let others = (0..3).filter(|&e| e != d).fold(0.0, |most: f64, e| most.max(strengths[e]));
-    (strengths[d] >= MUCH * others && !is_periodic[d]).then(|| (d, (strengths[d] / others).min(MOST)))
+    // A direction of one cell couples nothing.
+    let long = || (0..3).filter(|&d| shape.extents()[d] > 1);
+    let d = long().max_by(|&a, &b| strengths[a].total_cmp(&strengths[b]))?;
+    let others = long().filter(|&e| e != d).fold(0.0, |most: f64, e| most.max(strengths[e]));
+    let much = if long().count() == 2 { MUCH_IN_PLANE } else { MUCH };
+    (strengths[d] > much * others && !is_periodic[d]).then(|| (d, (strengths[d] / others).min(MOST)))
 }
 
 /// Returns all orders but the caller's. The first of equals is taken: the caller's rows become lines, so that neighbours are near each other in memory.
-/// memory.
 fn others() -> [Turns; 5] {
     [[1, 2, 0], [1, 0, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]].map(Turns::in_order)
 }
@@ -235,6 +255,22 @@ mod tests {
         );
         let flat = Orientation { are_flat: true, ..gpu };
         assert_eq!([xy, xz, yz].map(|shape| turned(shape, [false; 3], flat)), [Some([3000, 20, 1]); 3]);
+        // Lines along the direction of much the strongest couplings; none where there is one cell.
+        let stretched = |shape: Shape, strengths: [f64; 3], orientation: Orientation| {
+            let turns = orientation.turns(shape, [false; 3], &options, || 1.0, || strengths)?;
+            Some(turns.around(shape).extents())
+        };
+        let lines = Orientation { strong_lines: 1.6, ..cpu };
+        let on_ranks = Orientation { divides_rows: true, ..lines };
+        let (plane, layers) = (Shape::new(30, 40, 1), Shape::new(30, 1, 40));
+        let found = [[5.0, 1.0, 9.0], [1.0, 5.0, 9.0], [4.0, 1.0, 1.0]].map(|strengths| {
+            [(plane, lines), (plane, on_ranks), (layers, lines)].map(|(shape, of)| stretched(shape, strengths, of))
+        });
+        assert_eq!(found[0], [Some([40, 1, 30]), Some([1, 40, 30]), None]);
+        assert_eq!(found[1], [Some([30, 1, 40]), None, None]);
+        assert_eq!(found[2], [None; 3]);
+        assert_eq!(stretched(layers, [5.0, 9.0, 1.0], lines), Some([40, 1, 30]));
+        assert_eq!(stretched(plane, [5.0, 1.0, 9.0], Orientation { longest_shared: 29, ..lines }), None);
         // More rows than a GPU supports.
         let rows = Shape::new(500, 40_000, 1);
         assert_eq!(turned(rows, [false; 3], flat), Some([40_000, 500, 1]));

@@ -46,11 +46,12 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         most_rows: usize::MAX,
         has_rows_of_factors: true,
         strong_lines: 1.6,
+        divides_rows: false,
     };
 
     /// Returns how the grid of a solver with these options differs from the stencil's.
     fn turns(&self, stencil: &S, options: &SolverOptions) -> Turns {
-        if self.device().ranks == 1 { stencil.turns_for(options, Self::ORIENTATION) } else { stencil.turns() }
+        stencil.turns_for(options, Orientation { divides_rows: self.device().ranks > 1, ..Self::ORIENTATION })
     }
 
     /// Chooses a solver if these options leave that open: the stencil's own choice, unless this back end does not support it, or has

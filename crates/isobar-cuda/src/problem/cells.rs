@@ -145,8 +145,9 @@ impl Form {
         }
         let cells = Coefficients::DeviceCells { fields, axes, shift };
         let matrix = Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?;
-        let crossing = Spacing::crossing(&self.problem.spacing, self.shape);
-        Ok(matrix.with_known_crossing(crossing).owned_by(Arc::new(made)))
+        let widths = &self.problem.spacing;
+        let (crossing, strengths) = (Spacing::crossing(widths, self.shape), Spacing::strengths(widths, self.shape));
+        Ok(matrix.with_widths(crossing, strengths).owned_by(Arc::new(made)))
     }
 
     /// Checks sources and wells with κ of their cells, which is copied to the host.

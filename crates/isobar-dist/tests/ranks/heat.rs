@@ -8,6 +8,7 @@ use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 
 use crate::cpu;
+use crate::planes::crossing;
 use crate::rocks::rough;
 use crate::solves::distance;
 
@@ -47,7 +48,8 @@ fn steps_are_those_of_one_rank() {
         ring.boundary[1] = [Boundary::Periodic; 2];
         Heat::in_cells(&ring, None).unwrap()
     };
-    let problems = [plain, rock, ring(14), ring(13)];
+    let plane = Heat::in_cells(&crossing(Shape::new(17, 14, 1)), None).unwrap();
+    let problems = [plain, rock, ring(14), ring(13), plane];
     for ((n, heat), solver) in
         problems.iter().enumerate().flat_map(|heat| solvers.iter().map(move |solver| (heat, solver)))
     {

@@ -13,6 +13,7 @@ mod jumps;
 mod late;
 mod levels;
 mod messages;
+mod planes;
 mod relaxation;
 mod rings;
 mod rocks;
