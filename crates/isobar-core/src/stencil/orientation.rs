@@ -81,12 +81,8 @@ impl Orientation {
     pub(crate) fn of_lines(self, shape: Shape, is_periodic: [bool; 3], along: usize) -> Option<Turns> {
         let [own, exchanged] =
             [[[1, 2, 0], [2, 1, 0]], [[0, 2, 1], [2, 0, 1]], [SAME, [1, 0, 2]]][along].map(Turns::in_order);
-        let turned = if self.divides_rows {
-            [own, exchanged].into_iter().find(|turns| turns.order[1] == 1)?
-        } else {
-            self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own)
-        };
-        (self.has_order_of_lines() && turned.is_one_copy(shape, is_periodic)).then_some(turned)
+        let turned = self.faster(own, &[exchanged], (shape, is_periodic), None).unwrap_or(own);
+        (self.has_order_of_lines() && !self.divides_rows && turned.is_one_copy(shape, is_periodic)).then_some(turned)
     }
 
     /// Returns whether it is known how much the direction of lines matters.
@@ -102,11 +98,15 @@ impl Orientation {
         crossing: impl FnOnce() -> f64,
         strongest: impl FnOnce() -> Option<(usize, f64)>,
     ) -> Option<Turns> {
+        /// The time of a cell where lines solve the strongest couplings over that in a flat plane, beyond which fewer iterations do not pay.
+        const MOST_OF_FLAT: f64 = 2.4;
+        if self.divides_rows {
+            // Rows of one cell take a CPU ten times as long as flat planes.
+            return (shape.nx == 1).then(|| Turns::in_order([2, 1, 0]));
+        }
         let [flat, upright] = match shape.extents().map(|n| n > 1) {
-            [true, true, false] if self.divides_rows => [SAME, [2, 1, 0]],
             [true, true, false] => [SAME, [0, 2, 1]],
             [true, false, true] => [[0, 2, 1], SAME],
-            [false, true, true] if self.divides_rows => [[2, 1, 0], SAME],
             [false, true, true] => [[1, 2, 0], [1, 0, 2]],
             [false, true, false] => {
                 return self.faster(Turns::ONE, &[Turns::in_order([1, 0, 2])], (shape, is_periodic), None);
@@ -117,12 +117,16 @@ impl Orientation {
             _ => return None,
         };
         let crosses = has_lines && crossing() >= self.upright_from.max(CROSSING);
-        let is_short = |d: usize| shape.extents()[d] <= self.longest_shared;
-        if !crosses && let Some((d, _)) = strongest().filter(|&(d, _)| is_short(d)) {
+        if !crosses && let Some((d, _)) = strongest() {
             // Lines along the strongest couplings, rows across them.
             let across = [flat[0], flat[1]].into_iter().find(|&e| e != d)?;
-            let lines = if self.divides_rows { [flat[2], across, d] } else { [across, flat[2], d] };
-            return (!self.divides_rows || lines[1] == 1).then(|| Turns::in_order(lines));
+            let lines = [across, flat[2], d];
+            let time = |order| self.time(Turns::in_order(order).around(shape));
+            let flat_time = time(flat).min(time([flat[1], flat[0], flat[2]]));
+            let pays = shape.extents()[d] <= self.longest_shared && time(lines) <= MOST_OF_FLAT * flat_time;
+            if pays {
+                return Some(Turns::in_order(lines));
+            }
         }
         // Lines do not solve periodic directions exactly.
         let stays_flat = !crosses || is_periodic[upright[2]];
@@ -266,9 +270,11 @@ mod tests {
         let found = [[5.0, 1.0, 9.0], [1.0, 5.0, 9.0], [4.0, 1.0, 1.0]].map(|strengths| {
             [(plane, lines), (plane, on_ranks), (layers, lines)].map(|(shape, of)| stretched(shape, strengths, of))
         });
-        assert_eq!(found[0], [Some([40, 1, 30]), Some([1, 40, 30]), None]);
+        assert_eq!(found[0], [Some([40, 1, 30]), None, None]);
         assert_eq!(found[1], [Some([30, 1, 40]), None, None]);
         assert_eq!(found[2], [None; 3]);
+        assert_eq!(stretched(Shape::new(16, 3000, 1), [1.0, 9.0, 1.0], lines), Some([3000, 16, 1]));
+        assert_eq!(stretched(Shape::new(1, 30, 40), [1.0; 3], on_ranks), Some([40, 30, 1]));
         assert_eq!(stretched(layers, [5.0, 9.0, 1.0], lines), Some([40, 1, 30]));
         assert_eq!(stretched(plane, [5.0, 1.0, 9.0], Orientation { longest_shared: 29, ..lines }), None);
         // More rows than a GPU supports.

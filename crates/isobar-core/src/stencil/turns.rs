@@ -30,8 +30,6 @@ impl Turns {
     pub const ONE: Self = Self { x: 1, y: 1, order: SAME };
     /// A plane whose rows are the solver's layers.
     pub const UPRIGHT: Self = Self { x: 1, y: 1, order: [0, 2, 1] };
-    /// A plane whose columns are the solver's layers; its rows may be divided among ranks.
-    const ACROSS: Self = Self { x: 1, y: 1, order: [2, 1, 0] };
 
     /// Returns the fewest copies that make periodic x and y even.
     pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
@@ -66,9 +64,9 @@ impl Turns {
         undo_order(self.order, at)
     }
 
-    /// Returns whether rows of the caller's grid, a single layer, are a solver's layers, or its columns are.
+    /// Returns whether rows of the caller's grid, a single layer, are a solver's layers.
     pub(crate) fn sets_up(self, shape: Shape) -> bool {
-        [Self::UPRIGHT, Self::ACROSS].contains(&self) && shape.nz == 1
+        self == Self::UPRIGHT && shape.nz == 1
     }
 
     /// Returns how many copies of each cell there are.
@@ -96,7 +94,7 @@ impl Turns {
     /// Returns a note for the user, if any.
     pub fn describe(self, shape: Shape) -> Option<String> {
         if self.sets_up(shape) {
-            return Some(format!("solved by lines along {}", ["x", "y", "z"][self.order[2]]));
+            return Some("solved by lines along y".into());
         }
         if self.order != SAME {
             let [x, y, z] = self.of_axes(["x", "y", "z"]);

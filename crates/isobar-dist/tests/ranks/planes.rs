@@ -37,23 +37,7 @@ fn planes_take_the_iterations_of_one_device() {
         check_as_fast(&cpu, &problem);
         problem.coefficient = Coefficient::Isotropic((0..shape.cells()).map(|n| 3.0 + random(5, n)).collect());
         check_as_fast(&cpu, &problem);
-        // Rows that are lines of the strongest couplings.
-        problem.spacing[0] = Spacing::Uniform(0.03);
-        check_as_fast(&cpu, &problem);
     }
-}
-
-/// Checks a plane of rows that do not couple: every row is a line.
-#[test]
-fn rows_alone() {
-    let shape = Shape::new(50, 24, 1);
-    let mut problem = crossing(shape);
-    let Coefficient::Diagonal([x, ..]) = problem.coefficient else { unreachable!() };
-    let zeros = vec![0.0; shape.cells()];
-    problem.coefficient = Coefficient::Diagonal([x, zeros.clone(), zeros]);
-    problem.boundary =
-        [[Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)], [Boundary::default(); 2], [Boundary::default(); 2]];
-    check_as_fast(&cpu, &problem);
 }
 
 #[test]
