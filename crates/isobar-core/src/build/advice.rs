@@ -10,7 +10,7 @@ use crate::solver::Broken;
 const SINGLE_FLOOR: f64 = 1e-3;
 /// The bound for cycles in double precision, whose residual is always the true one.
 const DOUBLE_FLOOR: f64 = 1e-6;
-/// The relative residual above which a direct solve's matrix is singular to rounding.
+/// The relative residual above which rounding leaves nothing of the solution; a direct solve's matrix is then singular to rounding.
 const SINGULAR: f64 = 0.1;
 /// The factor below which pᵀAp counts as negative, not as rounding: pᵀAp < −factor · rᵀM⁻¹r, with M the diagonal or 1. That
 /// product is at most a few times pᵀAp of a positive definite A's largest eigenvalue.
@@ -68,6 +68,10 @@ pub(super) fn advice(
         Stop::Stagnated | Stop::Diverged if options.method == Method::Direct && (residual > SINGULAR || residual.is_nan()) => format!(
             "the matrix is singular or nearly so: elimination leaves a relative residual of {residual:.1e}, and the solution means \
              nothing; change the reaction or the sides a little"
+        ),
+        Stop::Stagnated if evidence.is_at_floor && residual > SINGULAR => format!(
+            "rounding in double precision hides the solution: what is returned leaves a relative residual of {residual:.1e}, and means \
+             nothing; bring coefficients or widths closer to each other"
         ),
         // The residual after refinement of a direct solve is rounding, whatever its size.
         Stop::Stagnated
@@ -194,6 +198,7 @@ mod tests {
             assert!(advice(Stop::Stagnated, residual, &floor, &options, [true; 2]).unwrap().contains("rounding"));
             assert!(!advice(Stop::Stagnated, residual, &NONE, &options, [true; 2]).unwrap().contains("rounding"));
         }
+        assert!(advice(Stop::Stagnated, 1.0, &floor, &options, [true; 2]).unwrap().contains("means nothing"));
         let direct = SolverOptions { method: Method::Direct, ..SolverOptions::default() };
         assert!(advice(Stop::Stagnated, 1e-3, &NONE, &direct, [true; 2]).unwrap().contains("rounding"));
         assert!(advice(Stop::Stagnated, 0.9, &NONE, &direct, [true; 2]).unwrap().contains("singular or nearly so"));
