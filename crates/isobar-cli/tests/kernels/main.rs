@@ -197,7 +197,8 @@ fn a_run_ends_while_kernels_are_compiled() {
     let folder = tempfile::tempdir().unwrap();
     driver(folder.path());
     let case = folder.path().join("case.toml");
-    let rough = DIFFUSION.replace("128", "40").replace("1.0", "{ noise = { sigma = 2.0, seed = 3 } }");
+    let noise = "coefficient = { noise = { sigma = 2.0, seed = 3 } }";
+    let rough = DIFFUSION.replace("128", "40").replace("coefficient = 1.0", noise);
     std::fs::write(&case, format!("{rough}problem.rhs.kind = \"constant\"\n")).unwrap();
     let mut command = isobar(PROGRAM.as_ref(), folder.path(), compiler.as_ref());
     command.arg("solve").arg(&case).args(["--device", "cuda"]).env("GPU", HOPPER).env("FIELDS", "1,1,0");
