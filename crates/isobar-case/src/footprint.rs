@@ -223,16 +223,15 @@ impl DiffusionCase {
             ([true, true, false], false) => 2,
             _ => 3,
         };
-        // A power of the widths and of coefficients that are plain numbers.
-        let cells = self.shape.extents();
-        let widths = [0, 1, 2].map(|d| self.spacing[d].extent(cells[d]) / cells[d] as f64);
+        // By the widths, and coefficients that are plain numbers.
         let over_x = |values: &Option<Values>| match (&section.coefficient, values) {
             (_, Some(Values::Ratio(ratio))) => *ratio,
             (Values::Number(x), Some(Values::Number(other))) if *x > 0.0 && *other > 0.0 => other / x,
             _ => 1.0,
         };
         let coefficients = [1.0, over_x(&section.coefficient_y), over_x(&section.coefficient_z)];
-        let strengths = [0, 1, 2].map(|d| coefficients[d] * (widths[0] / widths[d]).powi(2));
+        let by_widths = Spacing::strengths(&self.spacing, self.shape);
+        let strengths = [0, 1, 2].map(|d| coefficients[d] * by_widths[d] / by_widths[0]);
         of(fields, strengths, [0, 1, 2].map(|d| section.boundary.is_periodic(d)))
     }
 

@@ -85,7 +85,7 @@ impl Device {
             Self::Cpu(cpu) => cpu.overhead(),
             Self::Cuda(_) | Self::Cards(_) => isobar_cuda::OVERHEAD,
         };
-        overhead.orientation.divides_rows = self.ranks().is_some();
+        overhead.orientation.divides_rows = self.ranks().is_some_and(|ranks| ranks.size() > 1);
         overhead
     }
 }

@@ -15,12 +15,12 @@ use crate::{Host, Result, Shape};
 impl Diffusion {
     /// Returns the mean couplings of each direction, or an estimate without the coefficients.
     pub fn strengths(&self) -> [f64; 3] {
+        if let Some((_, strengths)) = self.by_widths.as_deref() {
+            return *strengths;
+        }
         let sum =
             |field: &[f64]| map_pieces(&Host, field, |_, piece| piece.iter().sum::<f64>()).into_iter().sum::<f64>();
         let mean = |field: &[f64]| sum(field) / field.len().max(1) as f64;
-        if let Some(known) = &self.by_widths {
-            return known.1;
-        }
         match self.coefficients() {
             Coefficients::Cells { fields, axes } if fields.len() > 1 => {
                 let means: Vec<f64> = fields.iter().map(|field| mean(field)).collect();
@@ -132,7 +132,7 @@ impl Diffusion {
     pub fn crossing(&self) -> Crossing {
         const NEAR: usize = 8;
         if self.is_on_device() {
-            return self.by_widths.as_ref().map(|known| known.0).unwrap_or_default();
+            return self.by_widths.as_deref().map(|(crossing, _)| *crossing).unwrap_or_default();
         }
         let shape = Stencil::shape(self);
         let (extents, is_space) = (shape.extents(), shape.extents().iter().all(|&n| n > 1));

@@ -111,7 +111,8 @@ impl Stencil for Diffusion {
         const ROW: usize = 8;
         let Shape { nx, ny, .. } = self.shape;
         let is_for_cycles = |turns: &Turns| {
-            turns.sets_up(self.shape) || (turns.moves(self.shape) && nx >= ROW && ny <= orientation.most_rows)
+            let is_long = nx >= ROW && ny <= orientation.most_rows;
+            turns.sets_up(self.shape) || (turns.moves(self.shape) && (is_long || orientation.divides_rows))
         };
         turns.filter(|turns| !is_for_cycles(turns) || !is_direct()).unwrap_or_else(|| self.turns())
     }

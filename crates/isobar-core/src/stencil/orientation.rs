@@ -65,9 +65,9 @@ impl Orientation {
             let others: Vec<_> =
                 others().into_iter().filter(|turns| !is_plane || turns.around(shape).nz == 1).collect();
             Self { half_plane: 0.0, ..self }.faster(Turns::ONE, &others, grid, None)
-        } else if !has_lines && (options.method != Method::Direct || self.divides_rows) {
+        } else if !has_lines && options.method != Method::Direct {
             None
-        } else if is_plane {
+        } else if is_plane && !self.divides_rows {
             self.of_plane(grid, [has_lines, is_open], crossing, strongest)
         } else if is_open || options.method == Method::Direct {
             self.faster(Turns::ONE, &others(), grid, strongest()).filter(|_| crossing() < MOST_CROSSING)
@@ -100,10 +100,6 @@ impl Orientation {
     ) -> Option<Turns> {
         /// The time of a cell where lines solve the strongest couplings over that in a flat plane, beyond which fewer iterations do not pay.
         const MOST_OF_FLAT: f64 = 2.4;
-        if self.divides_rows {
-            // Rows of one cell take a CPU ten times as long as flat planes.
-            return (shape.nx == 1).then(|| Turns::in_order([2, 1, 0]));
-        }
         let [flat, upright] = match shape.extents().map(|n| n > 1) {
             [true, true, false] => [SAME, [0, 2, 1]],
             [true, false, true] => [[0, 2, 1], SAME],
@@ -120,12 +116,12 @@ impl Orientation {
         if !crosses && let Some((d, _)) = strongest() {
             // Lines along the strongest couplings, rows across them.
             let across = [flat[0], flat[1]].into_iter().find(|&e| e != d)?;
-            let lines = [across, flat[2], d];
-            let time = |order| self.time(Turns::in_order(order).around(shape));
-            let flat_time = time(flat).min(time([flat[1], flat[0], flat[2]]));
-            let pays = shape.extents()[d] <= self.longest_shared && time(lines) <= MOST_OF_FLAT * flat_time;
-            if pays {
-                return Some(Turns::in_order(lines));
+            let [x, y, z] = flat;
+            let [lines, flat, exchanged] = [[across, z, d], [x, y, z], [y, x, z]].map(Turns::in_order);
+            let time = |turns: Turns| self.time(turns.around(shape));
+            let pays = time(lines) <= MOST_OF_FLAT * time(flat).min(time(exchanged));
+            if pays && shape.extents()[d] <= self.longest_shared && lines.is_one_copy(shape, is_periodic) {
+                return Some(lines);
             }
         }
         // Lines do not solve periodic directions exactly.
@@ -274,7 +270,10 @@ mod tests {
         assert_eq!(found[1], [Some([30, 1, 40]), None, None]);
         assert_eq!(found[2], [None; 3]);
         assert_eq!(stretched(Shape::new(16, 3000, 1), [1.0, 9.0, 1.0], lines), Some([3000, 16, 1]));
-        assert_eq!(stretched(Shape::new(1, 30, 40), [1.0; 3], on_ranks), Some([40, 30, 1]));
+        assert_eq!(stretched(Shape::new(1, 300, 400), [1.0; 3], on_ranks), Some([400, 300, 1]));
+        assert_eq!(stretched(Shape::new(1, 400, 1), [1.0; 3], on_ranks), None);
+        let named = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..options.clone() };
+        assert_eq!(on_ranks.turns(Shape::new(1, 300, 400), [false; 3], &named, || 1.0, || [1.0; 3]), None);
         assert_eq!(stretched(layers, [5.0, 9.0, 1.0], lines), Some([40, 1, 30]));
         assert_eq!(stretched(plane, [5.0, 1.0, 9.0], Orientation { longest_shared: 29, ..lines }), None);
         // More rows than a GPU supports.

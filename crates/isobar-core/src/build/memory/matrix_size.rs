@@ -5,7 +5,7 @@ use crate::options::{CyclePrecision, Method, SolverOptions};
 use crate::policy::Choice;
 use crate::stencil::orientation::Orientation;
 use crate::stencil::turns::Turns;
-use crate::stencil::{Axis, Coefficients, Crossing, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
+use crate::stencil::{Coefficients, Crossing, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// The properties of a matrix that determine its memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,22 +57,20 @@ impl From<&TensorProduct> for MatrixSize {
 
 impl From<&Diffusion> for MatrixSize {
     fn from(matrix: &Diffusion) -> Self {
-        let mean = |field: &[f64]| field.iter().sum::<f64>() / field.len().max(1) as f64;
-        let (fields, strengths) = match matrix.coefficients() {
-            Coefficients::Cells { fields, axes } => {
-                let [(x, factor_x), ..] = *axes;
-                let of_fields = |field: usize| if field == x { 1.0 } else { mean(&fields[field]) / mean(&fields[x]) };
-                (fields.len(), axes.map(|(field, factor)| factor / factor_x * of_fields(field)))
-            }
-            Coefficients::DeviceCells { fields, axes, .. } => {
-                (fields.len(), axes.map(|(_, factor)| factor / axes[0].1))
-            }
-            Coefficients::DeviceFaces { means, .. } => (3, means.map(|mean| mean / means[0])),
-            Coefficients::Faces(faces) => (3, Axis::ALL.map(|axis| mean(&faces[axis as usize]) / mean(&faces[0]))),
+        let strengths = matrix.strengths();
+        let fields = match matrix.coefficients() {
+            Coefficients::Cells { fields, .. } => fields.len(),
+            Coefficients::DeviceCells { fields, .. } => fields.len(),
+            Coefficients::Faces(_) | Coefficients::DeviceFaces { .. } => 3,
         };
-        let (shape, values) = (matrix.shape(), fields as f64 + f64::from(matrix.has_shift()));
-        let is_periodic = matrix.periodic();
-        Self { shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic, crossing: matrix.crossing() }
+        Self {
+            shape: matrix.shape(),
+            kind: MatrixKind::Diffusion,
+            values: fields as f64 + f64::from(matrix.has_shift()),
+            strengths: strengths.map(|strength| strength / strengths[0]),
+            is_periodic: matrix.periodic(),
+            crossing: matrix.crossing(),
+        }
     }
 }
 
