@@ -5,6 +5,7 @@
 //! halved, reduce it (Schaffer, SIAM J. Sci. Comput. 20, 1998). If x and y of a plane cross, it is solved upright, so that y is z.
 
 use super::turns::Turns;
+use super::{Coefficients, Diffusion, Stencil};
 use crate::layout::Shape;
 use crate::policy::direct::CROSSING;
 
@@ -73,4 +74,58 @@ impl Crossing {
         let [xy, xz, yz] = turns.of_pairs([self.xy, self.xz, self.yz]);
         Self { xy, xz, yz }
     }
+}
+
+impl Diffusion {
+    /// Returns the directions that cross: from a few thousand cells of coefficients on the host, those at the corners among them; for
+    /// coefficients on a GPU the known ones. Couplings of single cells do not make directions cross, so geometric means of some cells near each
+    /// other count.
+    pub fn crossing(&self) -> Crossing {
+        const NEAR: usize = 8;
+        if self.is_on_device() {
+            return self.by_widths.as_deref().map(|(crossing, _)| *crossing).unwrap_or_default();
+        }
+        let shape = Stencil::shape(self);
+        let (extents, is_space) = (shape.extents(), shape.extents().iter().all(|&n| n > 1));
+        let [places_x, places_y, places_z] = extents.map(|n| sampled(n, if is_space { 9 } else { 17 }));
+        let near = |at: [usize; 3], step: usize| {
+            shape.number([0, 1, 2].map(|d| {
+                let part = (extents[d] / 12).clamp(1, NEAR);
+                at[d].min(extents[d] - part) + step % part
+            }))
+        };
+        let of_cells = |ratio: &dyn Fn(usize) -> f64| {
+            let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+            for (&k, &j) in places_z.iter().flat_map(|k| places_y.iter().map(move |j| (k, j))) {
+                for &i in &places_x {
+                    let ratios = (0..NEAR).map(|step| ratio(near([i, j, k], step)));
+                    let there = ratios.filter(|&ratio| ratio > 0.0 && ratio.is_finite());
+                    let (product, count) =
+                        there.fold((1.0, 0), |(product, count), ratio| (product * ratio.clamp(1e-35, 1e35), count + 1));
+                    if count > 0 {
+                        let mean = product.powf(1.0 / f64::from(count));
+                        (least, most) = (least.min(mean), most.max(mean));
+                    }
+                }
+            }
+            Crossing::factor(least, most)
+        };
+        let factors = Crossing::PAIRS.map(|[d, e]| match self.coefficients() {
+            Coefficients::Cells { fields, axes } if axes[d].0 != axes[e].0 => {
+                let [(one, a), (other, b)] = [axes[d], axes[e]];
+                of_cells(&|n| a * fields[one][n] / (b * fields[other][n]))
+            }
+            Coefficients::Faces(faces) => of_cells(&|n| faces[d][n] / faces[e][n]),
+            _ => 0.0,
+        });
+        Crossing::of(factors, shape)
+    }
+}
+
+/// Returns some places of a direction at most, evenly spread, its ends among them.
+fn sampled(n: usize, most: usize) -> Vec<usize> {
+    if n <= most {
+        return (0..n).collect();
+    }
+    (0..most).map(|place| place * (n - 1) / (most - 1)).collect()
 }

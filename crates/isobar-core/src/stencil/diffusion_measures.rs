@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::crossing::Crossing;
 use super::point_levels::{ends_small, steps};
 use super::{Coefficients, Diffusion, Side, Spread, Stencil};
 use crate::execute::map_pieces;
@@ -15,12 +14,24 @@ use crate::{Host, Result, Shape};
 impl Diffusion {
     /// Returns the mean couplings of each direction, or an estimate without the coefficients.
     pub fn strengths(&self) -> [f64; 3] {
+        let sum =
+            |field: &[f64]| map_pieces(&Host, field, |_, piece| piece.iter().sum::<f64>()).into_iter().sum::<f64>();
+        self.strengths_by(|field| sum(field) / field.len().max(1) as f64)
+    }
+
+    /// Returns [`Diffusion::strengths`], from at most some thousand cells: reading all takes as long as a tenth of the setup on a GPU.
+    pub(crate) fn sampled_strengths(&self) -> [f64; 3] {
+        const CELLS: usize = 4096;
+        self.strengths_by(|field| {
+            let cells = CELLS.min(field.len());
+            spread_out(cells, field.len()).map(|n| field[n]).sum::<f64>() / cells.max(1) as f64
+        })
+    }
+
+    fn strengths_by(&self, mean: impl Fn(&[f64]) -> f64) -> [f64; 3] {
         if let Some((_, strengths)) = self.by_widths.as_deref() {
             return *strengths;
         }
-        let sum =
-            |field: &[f64]| map_pieces(&Host, field, |_, piece| piece.iter().sum::<f64>()).into_iter().sum::<f64>();
-        let mean = |field: &[f64]| sum(field) / field.len().max(1) as f64;
         match self.coefficients() {
             Coefficients::Cells { fields, axes } if fields.len() > 1 => {
                 let means: Vec<f64> = fields.iter().map(|field| mean(field)).collect();
@@ -108,11 +119,9 @@ impl Diffusion {
     /// the grid.
     fn sampled_ratio(&self, beside_lines: bool) -> f64 {
         const ROWS: usize = 256;
-        /// The fractional parts of its multiples are spread evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
-        const GOLDEN: f64 = 0.618_033_988_749_894_8;
         let shape = Stencil::shape(self);
-        (0..ROWS.min(shape.cells())).fold(0.0, |most, n| {
-            let at = shape.place(((n as f64 * GOLDEN).fract() * shape.cells() as f64) as usize);
+        spread_out(ROWS.min(shape.cells()), shape.cells()).fold(0.0, |most, n| {
+            let at = shape.place(n);
             let counts = |(other, _): &([usize; 3], f64)| !beside_lines || other[2] == at[2];
             let couplings: f64 = self.neighbours(at).filter(counts).map(|(_, coupling)| coupling).sum();
             most.max(couplings / self.shift(at))
@@ -124,50 +133,6 @@ impl Diffusion {
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let strengths = self.strengths().into_iter().zip([nx, ny, nz]).filter(|&(_, n)| n > 1);
         stiffness_of(strengths.map(|(strength, _)| strength))
-    }
-
-    /// Returns the directions that cross: from a few thousand cells of coefficients on the host, those at the corners among them; for
-    /// coefficients on a GPU the known ones. Couplings of single cells do not make directions cross, so geometric means of some cells near each
-    /// other count.
-    pub fn crossing(&self) -> Crossing {
-        const NEAR: usize = 8;
-        if self.is_on_device() {
-            return self.by_widths.as_deref().map(|(crossing, _)| *crossing).unwrap_or_default();
-        }
-        let shape = Stencil::shape(self);
-        let (extents, is_space) = (shape.extents(), shape.extents().iter().all(|&n| n > 1));
-        let [places_x, places_y, places_z] = extents.map(|n| sampled(n, if is_space { 9 } else { 17 }));
-        let near = |at: [usize; 3], step: usize| {
-            shape.number([0, 1, 2].map(|d| {
-                let part = (extents[d] / 12).clamp(1, NEAR);
-                at[d].min(extents[d] - part) + step % part
-            }))
-        };
-        let of_cells = |ratio: &dyn Fn(usize) -> f64| {
-            let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-            for (&k, &j) in places_z.iter().flat_map(|k| places_y.iter().map(move |j| (k, j))) {
-                for &i in &places_x {
-                    let ratios = (0..NEAR).map(|step| ratio(near([i, j, k], step)));
-                    let there = ratios.filter(|&ratio| ratio > 0.0 && ratio.is_finite());
-                    let (product, count) =
-                        there.fold((1.0, 0), |(product, count), ratio| (product * ratio.clamp(1e-35, 1e35), count + 1));
-                    if count > 0 {
-                        let mean = product.powf(1.0 / f64::from(count));
-                        (least, most) = (least.min(mean), most.max(mean));
-                    }
-                }
-            }
-            Crossing::factor(least, most)
-        };
-        let factors = Crossing::PAIRS.map(|[d, e]| match self.coefficients() {
-            Coefficients::Cells { fields, axes } if axes[d].0 != axes[e].0 => {
-                let [(one, a), (other, b)] = [axes[d], axes[e]];
-                of_cells(&|n| a * fields[one][n] / (b * fields[other][n]))
-            }
-            Coefficients::Faces(faces) => of_cells(&|n| faces[d][n] / faces[e][n]),
-            _ => 0.0,
-        });
-        Crossing::of(factors, shape)
     }
 
     /// Measures coefficients of cells on the host; returns nothing for others.
@@ -320,12 +285,11 @@ fn most_between(a: &[f64], b: &[f64]) -> f64 {
     most.into_iter().chain(rest).fold(1.0, f64::max)
 }
 
-/// Returns some places of a direction at most, evenly spread, its ends among them.
-fn sampled(n: usize, most: usize) -> Vec<usize> {
-    if n <= most {
-        return (0..n).collect();
-    }
-    (0..most).map(|place| place * (n - 1) / (most - 1)).collect()
+/// Returns some numbers less than n that are spread evenly.
+fn spread_out(count: usize, n: usize) -> impl Iterator<Item = usize> {
+    /// The fractional parts of its multiples are spread evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+    const GOLDEN: f64 = 0.618_033_988_749_894_8;
+    (0..count).map(move |m| ((m as f64 * GOLDEN).fract() * n as f64) as usize)
 }
 
 #[cfg(test)]

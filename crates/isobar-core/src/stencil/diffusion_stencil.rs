@@ -105,7 +105,13 @@ impl Stencil for Diffusion {
             if is_single && is_direct() { None } else { orientation.of_lines(self.shape, self.periodic(), along) }
         };
         let turns = options.leaves_all_open().then(of_lines).flatten().or_else(|| {
-            orientation.turns(self.shape, self.periodic(), options, || self.crossing().most(), || self.strengths())
+            orientation.turns(
+                self.shape,
+                self.periodic(),
+                options,
+                || self.crossing().most(),
+                || self.sampled_strengths(),
+            )
         });
         /// The cells of a row above which a direct solve takes about the same time in any order.
         const ROW: usize = 8;
