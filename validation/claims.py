@@ -16,7 +16,7 @@ import numpy as np
 import isobar
 
 LONG = np.longdouble
-PRECONDITIONERS = ["ic", "mic", "ssor-ai", "line", "jacobi", "multigrid", "neumann"]
+PRECONDITIONERS = ["ic", "mic", "ssor-ai", "line", "jacobi", "multigrid", "amg", "neumann"]
 
 
 def at(axis, index, dimensions):

@@ -103,7 +103,7 @@ fn predictions_hold() {
     let [in_double, in_single] = ["f64", "f32"].map(|what| format!("solver.multigrid.precision={what}"));
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
-    let mic = kind("mic");
+    let [mic, amg] = ["mic", "amg"].map(kind);
     let ring = ["diffusion.boundary.west=periodic", "diffusion.boundary.east=periodic"];
     check_that_rhs_waits();
     // The library behind vertical modes allocates 4 MB once a process.
@@ -118,6 +118,7 @@ fn predictions_hold() {
         (HELMHOLTZ, &[bicgstab, &multigrid, mixed]),
         (HELMHOLTZ, &[cg, &mic, tolerance]),
         (HELMHOLTZ, &[cg, &neumann, tolerance, f32]),
+        (DIFFUSION, &[cg, &amg, &x]),
         (DIFFUSION, &[&lines, &in_double]),
         (DIFFUSION, &["problem.rhs.kind=manufactured", &lines, &in_single]),
         (DIFFUSION, &[cycles, &points]),

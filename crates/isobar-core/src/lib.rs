@@ -8,6 +8,7 @@
 //! * [`team`] threads, [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] the interface of a
 //!   device,
 //! * [`operator`] the operations with a matrix on a device,
+//! * `algebraic` multigrid by aggregation, of sparse matrices on the host,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
 //! * [`build`] makes a solver from options, and judges its results,
@@ -17,6 +18,7 @@
 //!
 //! Functions that work on a device or pass messages may fail with [`Error::Device`] or [`Error::OutOfMemory`]; sections on errors list other errors.
 
+mod algebraic;
 pub mod array;
 pub mod backend;
 

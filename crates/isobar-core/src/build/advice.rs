@@ -26,7 +26,7 @@ pub(super) fn advice(
 ) -> Option<String> {
     let krylov = if is_symmetric { "\"cg\"" } else { "\"bicgstab\"" };
     let uses_multigrid = matches!(options.method, Method::Multigrid | Method::Modes)
-        || options.preconditioner == Preconditioner::Multigrid;
+        || matches!(options.preconditioner, Preconditioner::Multigrid | Preconditioner::Amg);
     // Matrices that have levels have lines.
     let lacks_lines = has_levels
         && !is_symmetric

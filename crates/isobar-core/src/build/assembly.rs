@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::direct::not_on_ranks;
 use super::in_precision::InPrecision;
 use super::jacobi::choose;
 use crate::direct::Separable;
@@ -138,13 +139,6 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
     single
         .cycle_of(hierarchy)?
         .with(|cycle| Ok(Box::new(MixedMultigrid::new(*cycle, top, options.multigrid.start)?) as _))
-}
-
-/// Returns the error for a capability that a matrix has on one device, but not on ranks.
-fn not_on_ranks(what: &str, instead: &str) -> Error {
-    Error::Unsupported(format!(
-        "{what} is not divided among ranks on devices of this kind, or where a periodic y is divided; use {instead}, or run on one"
-    ))
 }
 
 fn unsupported(what: &str, instead: &str) -> Error {
@@ -295,6 +289,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::Direct => return self.nearest_box(),
             Kind::Multigrid => return self.multigrid(),
             Kind::Modes => return self.modal(),
+            Kind::Amg => return self.algebraic(),
             Kind::Neumann { order } => Box::new(Neumann::new(triangular()?, order)?),
             Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
             Kind::BlockIc { .. } | Kind::Ic { .. } | Kind::Mic { .. } => {

@@ -49,7 +49,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             self.keep_best()?;
         }
         self.decision.replaceable =
-            Replaceable { is_points: is_replaceable, is_cycles, may_deflate: true, ..self.decision.replaceable };
+            Replaceable { is_points: is_replaceable, is_cycles, is_multigrid: true, ..self.decision.replaceable };
         (self.decision.reserve, self.decision.has_levels) = (reserve, has_levels);
         self.description.notes.drain(..self.decision.first_notes);
         self.decision.first_notes = 0;
@@ -160,6 +160,13 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
 /// Returns whether the grid is divided among ranks.
 pub(super) fn is_divided<B: Backend>(backend: &B) -> bool {
     backend.device().ranks > 1
+}
+
+/// Returns the error for a capability that a matrix has on one device, but not on ranks.
+pub(super) fn not_on_ranks(what: &str, instead: &str) -> Error {
+    Error::Unsupported(format!(
+        "{what} is not divided among ranks on devices of this kind, or where a periodic y is divided; use {instead}, or run on one"
+    ))
 }
 
 /// Returns the axis of the lines of direct solves, if ranks that divide rows leave no choice.

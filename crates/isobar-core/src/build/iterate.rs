@@ -110,7 +110,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 is_replaceable: self.decision.replaceable.is_points,
                 is_cycles: self.decision.replaceable.is_cycles,
                 is_plain: self.decision.replaceable.is_plain,
-                deflates: self.decision.replaceable.deflates(&self.options) && ranks.now == 0,
+                is_multigrid: self.decision.replaceable.follows_multigrid(&self.options) && ranks.now == 0,
                 is_single: self.options.has_single_multigrid() && ranks.now == 0,
                 keeps_best: self.best.is_some(),
             };

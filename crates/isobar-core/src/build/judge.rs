@@ -95,7 +95,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         // Where b has little of a constant that a shift hardly holds, conjugate gradients do not see it, unless the preconditioner treats constants as A does.
         let sees_constants = matches!(
             self.options.preconditioner,
-            Preconditioner::Mic { .. } | Preconditioner::Direct | Preconditioner::Multigrid | Preconditioner::Modes
+            Preconditioner::Mic { .. }
+                | Preconditioner::Direct
+                | Preconditioner::Multigrid
+                | Preconditioner::Modes
+                | Preconditioner::Amg
         );
         let hold = self.decision.hold;
         let is_weak = weak_iterations.is_some() && !sees_constants;

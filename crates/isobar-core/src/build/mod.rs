@@ -16,6 +16,7 @@
 //! * [`memory`]: the prediction of a solver's memory.
 
 mod advice;
+mod algebraic;
 mod arrays;
 mod assembly;
 mod decision;

@@ -49,7 +49,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_single = self.options.precision == Precision::F64 && self.options.storage() == Precision::Mixed;
         let is_skew = self.stencil.is_symmetric()
             && !self.iteration.preconditions_symmetrically()
-            && self.decision.reserve == Preconditioner::Multigrid;
+            && matches!(self.decision.reserve, Preconditioner::Multigrid | Preconditioner::Amg)
+            && (self.options.preconditioner != Preconditioner::Amg || self.decision.replaceable.is_automatic);
         let is_weak = matches!(self.options.preconditioner, Preconditioner::None | Preconditioner::Jacobi);
         let tried = self.decision.after_trial.as_ref().filter(|_| is_weak);
         if self.symmetric.is_some() || !(is_single || is_skew || tried.is_some()) {
@@ -60,7 +61,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             options = in_double(options);
         }
         if is_skew || tried.is_some() {
-            options = by_lines(options, self.decision.reserve);
+            options = by_lines(options, Preconditioner::Multigrid);
         }
         self.backend.prepare(&self.stencil, &self.operator, &options)?;
         let Parts { made, updates, coefficient_bytes, .. } =

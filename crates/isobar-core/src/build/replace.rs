@@ -6,8 +6,10 @@ use super::iterate::reason;
 use super::system::System;
 use crate::error::{Error, Result};
 use crate::options::{Method, Preconditioner, SolverOptions};
-use crate::policy::ladder::{Replacement, after_points, around_cycles, in_double, with_bodies, with_multigrid};
-use crate::policy::watch;
+use crate::policy::ladder::{
+    Replacement, after_points, around_cycles, in_double, with_algebraic, with_bodies, with_multigrid,
+};
+use crate::policy::watch::{self, Replaceable};
 use crate::precond::deflation::large_bodies;
 use crate::solver::Monitor;
 use crate::solver::monitor::Patience;
@@ -17,7 +19,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching an iteration that may be replaced.
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
         let trial_iterations = self.decision.after_trial.as_ref().map(|after| after.most_iterations);
-        monitor.watch(watch::of(&self.options, self.decision.replaceable, trial_iterations));
+        let is_in_space = self.stencil.shape().extents().into_iter().all(|cells| cells > 1);
+        let by =
+            Replaceable { is_algebraic_in_space: is_in_space && self.may_be_algebraic(), ..self.decision.replaceable };
+        monitor.watch(watch::of(&self.options, by, trial_iterations));
     }
 
     /// Replaces an iteration that was slow or failed. Returns a note, unless it goes on because nothing could replace it.
@@ -28,12 +33,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         residual: f64,
     ) -> Result<Option<String>> {
         match replacement {
-            Replacement::OfTrial => self.replace_trial(monitor, residual),
-            Replacement::OfPoints => self.replace_points(monitor, residual).map(Some),
-            Replacement::OfCycles => self.replace_cycles(monitor, residual),
-            Replacement::OfPlain => self.replace_plain(monitor, residual),
-            Replacement::Deflated => self.deflate(monitor, residual),
-            Replacement::OfSingle => self.replace_single(monitor, residual).map(Some),
+            Replacement::Trial => self.replace_trial(monitor, residual),
+            Replacement::Points => self.replace_points(monitor, residual).map(Some),
+            Replacement::Cycles => self.replace_cycles(monitor, residual),
+            Replacement::Plain => self.replace_plain(monitor, residual),
+            Replacement::Multigrid => self.replace_multigrid(monitor, residual),
+            Replacement::Single => self.replace_single(monitor, residual).map(Some),
         }
     }
 
@@ -86,9 +91,25 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(())
     }
 
-    /// Continues with large bodies as deflation vectors, if there are any. Returns a note, if so.
-    fn deflate(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
-        self.decision.replaceable.may_deflate = false;
+    /// Returns whether algebraic multigrid may follow: the preconditioner was left open, and the device is not a GPU, where it would be slow.
+    fn may_be_algebraic(&self) -> bool {
+        let device = self.backend.device();
+        self.decision.replaceable.is_automatic && device.kind != "cuda" && device.ranks == 1
+    }
+
+    /// Continues with algebraic multigrid on a processor, if the preconditioner was left open, or with large bodies as deflation vectors, if there are any.
+    /// Returns a note, if so.
+    fn replace_multigrid(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<Option<String>> {
+        self.decision.replaceable.is_multigrid = false;
+        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+        let note = |by: &str| {
+            format!("multigrid was slow up to iteration {at}, convergence factor {left:.3}; continued with {by}")
+        };
+        if self.may_be_algebraic()
+            && self.replace_if_possible(with_algebraic(self.options.clone()), monitor, residual)?
+        {
+            return Ok(Some(note("algebraic multigrid")));
+        }
         let bodies = match &self.capabilities.aggregates {
             Some(operator) => large_bodies(&**operator)?,
             None => None,
@@ -97,11 +118,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             monitor.resume(residual);
             return Ok(None);
         };
-        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        let note = format!(
-            "multigrid was slow up to iteration {at}, convergence factor {left:.3}; continued with deflation by {} bodies of one material",
-            bodies.count()
-        );
+        let note = note(&format!("deflation by {} bodies of one material", bodies.count()));
         Ok(self.replace_if_possible(with_bodies(self.options.clone()), monitor, residual)?.then_some(note))
     }
 

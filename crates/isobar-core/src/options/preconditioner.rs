@@ -24,6 +24,8 @@ pub enum Preconditioner {
     Multigrid,
     /// A correction in a few vertical modes, between sweeps of lines.
     Modes,
+    /// One cycle of algebraic multigrid by aggregation, on the host (Napov and Notay, 2012).
+    Amg,
     /// Incomplete Cholesky in blocks of consecutive unknowns (paper D).
     BlockIc {
         /// Unknowns in a block; by default eight rows of the grid.
@@ -65,6 +67,7 @@ impl Preconditioner {
         "direct",
         "multigrid",
         "modes",
+        "amg",
         "block-ic",
         "ic",
         "mic",
@@ -83,6 +86,7 @@ impl Preconditioner {
             Self::Direct => "direct",
             Self::Multigrid => "multigrid",
             Self::Modes => "modes",
+            Self::Amg => "amg",
             Self::BlockIc { .. } => "block-ic",
             Self::Ic { .. } => "ic",
             Self::Mic { .. } => "mic",
@@ -102,6 +106,7 @@ impl Preconditioner {
             Self::Direct,
             Self::Multigrid,
             Self::Modes,
+            Self::Amg,
             Self::BlockIc { block: None },
             Self::Ic { block: None },
             Self::Mic { relaxation: 1.0, block: None },
@@ -117,7 +122,7 @@ impl Preconditioner {
     pub(crate) fn is_triangular(self) -> bool {
         match self {
             Self::Auto | Self::None | Self::Jacobi | Self::Line => false,
-            Self::Direct | Self::Multigrid | Self::Modes => false,
+            Self::Direct | Self::Multigrid | Self::Modes | Self::Amg => false,
             Self::BlockIc { .. } | Self::Ic { .. } | Self::Mic { .. } => true,
             Self::SsorAi | Self::IncompletePoisson { .. } | Self::Neumann { .. } => true,
         }

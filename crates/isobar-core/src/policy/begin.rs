@@ -54,7 +54,8 @@ impl<F> Beginning<F> {
             is_direct: false,
             after_trial: None,
             reserve: choice.preconditioner,
-            has_levels: choice.method == Method::Multigrid || choice.preconditioner == Preconditioner::Multigrid,
+            has_levels: choice.method == Method::Multigrid
+                || matches!(choice.preconditioner, Preconditioner::Multigrid | Preconditioner::Amg),
             why: choice.why.clone().into_iter().collect(),
         })
     }

@@ -55,6 +55,11 @@ impl Choice {
         Self::new(Method::Cg, Preconditioner::Multigrid)
     }
 
+    /// Returns the choice for cells that have few open neighbours.
+    pub(crate) fn algebraic(why: String) -> Self {
+        Self { why: Some(why), ..Self::new(Method::Cg, Preconditioner::Amg) }
+    }
+
     /// Returns the choice for lines along z that are not coupled to each other.
     pub(crate) fn lines_apart() -> Self {
         let why = "lines along one direction, which are solved exactly: no other direction couples cells".to_owned();

@@ -219,6 +219,27 @@ pub(crate) fn with_hybrid(
     Choice { smoother: Smoother::PointLine, why: Some(why), ..choice }
 }
 
+/// Returns a choice with algebraic multigrid where cells are closed and others have few open neighbours, the mean number of which `neighbours` returns: paths are
+/// then narrow and wind, as at the percolation threshold, which coarse cells of two or more do not see.
+pub(crate) fn with_algebraic(
+    choice: Choice,
+    options: &SolverOptions,
+    neighbours: impl FnOnce() -> Option<f64>,
+) -> Choice {
+    /// The fewest neighbours, on average, for the grid's own coarse cells. A tree has two; white noise at the percolation threshold has 1.9 in space and
+    /// 2.4 in a plane, and what connects two sides 2.3 and 2.5.
+    const FEWEST_NEIGHBOURS: f64 = 2.55;
+    let is_open = options.leaves_all_open() && choice.tried.is_none();
+    let has_multigrid = (choice.method, choice.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
+    let few = (is_open && has_multigrid).then(neighbours).flatten().filter(|&mean| mean < FEWEST_NEIGHBOURS);
+    match few {
+        Some(mean) => Choice::algebraic(format!(
+            "algebraic multigrid: open cells have {mean:.1} open neighbours on average, fewer than {FEWEST_NEIGHBOURS}"
+        )),
+        None => choice,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,21 +21,21 @@ pub(crate) enum Next {
     End,
 }
 
-/// The iteration that replaces a slow or failed one.
+/// An iteration that was slow or failed, and what replaces it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Replacement {
     /// The choice that follows a trial.
-    OfTrial,
+    Trial,
     /// Lines, in cycles or in a preconditioner, instead of points: [`after_points`].
-    OfPoints,
+    Points,
     /// A Krylov method with cycles instead of these alone: [`around_cycles`].
-    OfCycles,
+    Cycles,
     /// Multigrid instead of no preconditioner in time steps: [`with_multigrid`].
-    OfPlain,
-    /// Multigrid deflated by large bodies: [`with_bodies`].
-    Deflated,
+    Plain,
+    /// Algebraic multigrid, [`with_algebraic`], or multigrid deflated by large bodies, [`with_bodies`].
+    Multigrid,
     /// Double precision instead of multigrid in single precision: [`in_double`].
-    OfSingle,
+    Single,
 }
 
 /// The state of a solve whose iteration has ended.
@@ -53,8 +53,8 @@ pub(crate) struct State {
     pub(crate) is_cycles: bool,
     /// Whether multigrid may follow time steps without a preconditioner.
     pub(crate) is_plain: bool,
-    /// Whether multigrid may be deflated by large bodies.
-    pub(crate) deflates: bool,
+    /// Whether algebraic multigrid or deflation by large bodies may follow multigrid.
+    pub(crate) is_multigrid: bool,
     /// Whether multigrid in single precision is in use.
     pub(crate) is_single: bool,
     /// Whether the best iterate is kept.
@@ -68,12 +68,12 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
     let is_weak = is_slow || has_failed || stop == Some(Stop::Stagnated);
     match state {
         State { is_finite: true, is_old: true, .. } if is_slow => Next::ChooseAgain,
-        State { is_finite: true, is_tried: true, .. } if is_weak => Next::Replace(Replacement::OfTrial),
-        State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::Replace(Replacement::OfPoints),
-        State { is_finite: true, is_cycles: true, .. } if is_weak => Next::Replace(Replacement::OfCycles),
-        State { is_finite: true, is_plain: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfPlain),
-        State { is_finite: true, deflates: true, .. } if is_slow => Next::Replace(Replacement::Deflated),
-        State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::Replace(Replacement::OfSingle),
+        State { is_finite: true, is_tried: true, .. } if is_weak => Next::Replace(Replacement::Trial),
+        State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::Replace(Replacement::Points),
+        State { is_finite: true, is_cycles: true, .. } if is_weak => Next::Replace(Replacement::Cycles),
+        State { is_finite: true, is_plain: true, .. } if is_slow || has_failed => Next::Replace(Replacement::Plain),
+        State { is_finite: true, is_multigrid: true, .. } if is_slow => Next::Replace(Replacement::Multigrid),
+        State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::Replace(Replacement::Single),
         State { is_finite: true, keeps_best: true, .. } if has_failed => Next::Recover,
         _ if is_slow => Next::Hurry,
         _ if stop == Some(Stop::Converged) => Next::Restart,
@@ -85,7 +85,7 @@ pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
 /// vector that the others do not.
 pub(crate) fn reserves(kind: Preconditioner, layers: usize) -> impl Iterator<Item = Preconditioner> {
     // Without layers, lines are the diagonal.
-    let has_cycles = matches!(kind, Preconditioner::Multigrid | Preconditioner::Modes);
+    let has_cycles = matches!(kind, Preconditioner::Multigrid | Preconditioner::Modes | Preconditioner::Amg);
     let lines = (has_cycles && layers > 1).then_some(Preconditioner::Line);
     let is_simplest = matches!(kind, Preconditioner::None | Preconditioner::Auto | Preconditioner::Jacobi);
     lines.into_iter().chain((!is_simplest).then_some(Preconditioner::Jacobi))
@@ -124,6 +124,12 @@ pub(crate) fn around_cycles(
     options.preconditioner = if has_modes { Preconditioner::Modes } else { Preconditioner::Multigrid };
     options.multigrid.precision = CyclePrecision::Auto;
     options
+}
+
+/// Returns these options for conjugate gradients with algebraic multigrid.
+pub(crate) fn with_algebraic(mut options: SolverOptions) -> SolverOptions {
+    options.preconditioner = Preconditioner::Amg;
+    in_double(options)
 }
 
 /// Returns these options with deflation by large bodies.
@@ -187,24 +193,24 @@ mod tests {
             is_replaceable: false,
             is_cycles: false,
             is_plain: false,
-            deflates: false,
+            is_multigrid: false,
             is_single: false,
             keeps_best: true,
         };
         let single = State { is_single: true, ..none };
-        let deflates = State { deflates: true, ..single };
-        let plain = State { is_plain: true, ..deflates };
-        assert_eq!([next(None, plain), next(Some(Stop::Breakdown), plain)], [Next::Replace(Replacement::OfPlain); 2]);
+        let multigrid = State { is_multigrid: true, ..single };
+        let plain = State { is_plain: true, ..multigrid };
+        assert_eq!([next(None, plain), next(Some(Stop::Breakdown), plain)], [Next::Replace(Replacement::Plain); 2]);
         assert_eq!(
-            [next(None, deflates), next(Some(Stop::Diverged), deflates)],
-            [Next::Replace(Replacement::Deflated), Next::Replace(Replacement::OfSingle)]
+            [next(None, multigrid), next(Some(Stop::Diverged), multigrid)],
+            [Next::Replace(Replacement::Multigrid), Next::Replace(Replacement::Single)]
         );
         let points = State { is_replaceable: true, ..single };
         let boxed = State { is_tried: true, ..points };
         let old = State { is_old: true, ..boxed };
         assert_eq!(
             [next(None, old), next(Some(Stop::Breakdown), old)],
-            [Next::ChooseAgain, Next::Replace(Replacement::OfTrial)]
+            [Next::ChooseAgain, Next::Replace(Replacement::Trial)]
         );
         let broken = Some(Stop::Breakdown);
         for stop in [None, broken, Some(Stop::Diverged)] {
@@ -212,16 +218,16 @@ mod tests {
             assert_eq!(
                 all,
                 [
-                    Next::Replace(Replacement::OfTrial),
-                    Next::Replace(Replacement::OfPoints),
-                    Next::Replace(Replacement::OfSingle)
+                    Next::Replace(Replacement::Trial),
+                    Next::Replace(Replacement::Points),
+                    Next::Replace(Replacement::Single)
                 ]
             );
         }
-        assert_eq!(next(Some(Stop::Stagnated), points), Next::Replace(Replacement::OfPoints));
+        assert_eq!(next(Some(Stop::Stagnated), points), Next::Replace(Replacement::Points));
         let cycles = State { is_cycles: true, keeps_best: false, ..none };
         let weak = [None, broken, Some(Stop::Diverged), Some(Stop::Stagnated)];
-        assert_eq!(weak.map(|stop| next(stop, cycles)), [Next::Replace(Replacement::OfCycles); 4]);
+        assert_eq!(weak.map(|stop| next(stop, cycles)), [Next::Replace(Replacement::Cycles); 4]);
         assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
         assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
         assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);

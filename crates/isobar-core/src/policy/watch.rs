@@ -23,10 +23,12 @@ const PROBE_SINGLE: usize = 30;
 /// The number of iterations to the tolerance from which the pace is too slow; few matrices need more in double precision.
 const SLOW_SINGLE: f64 = 100.0;
 
-/// The iterations after which multigrid must have reached its pace, and must keep it, to need no deflation by large bodies.
-const PROBE_BODIES: usize = 20;
-/// The number of iterations to the tolerance from which the pace is too slow.
-const SLOW_BODIES: f64 = 60.0;
+/// The iterations after which multigrid must have reached its pace, and must keep it, to need neither algebraic multigrid nor deflation by large bodies.
+const PROBE_MULTIGRID: usize = 20;
+/// The number of iterations to the tolerance from which the pace is too slow…
+const SLOW_MULTIGRID: f64 = 60.0;
+/// …and where algebraic multigrid follows in space, which takes the time of some 120 iterations, in a plane of 40.
+const SLOW_IN_SPACE: f64 = 140.0;
 
 /// Iterations in which time steps without a preconditioner must show their pace, and keep it from then on.
 const PROBE_PLAIN: usize = 15;
@@ -78,8 +80,10 @@ pub(crate) struct Replaceable {
     pub(crate) is_plain: bool,
     /// Coefficients have changed since the choice, which may be made again.
     pub(crate) is_old: bool,
-    /// Conjugate gradients with multigrid may be deflated by large bodies, which has not been tried.
-    pub(crate) may_deflate: bool,
+    /// What follows conjugate gradients with slow multigrid has not been tried.
+    pub(crate) is_multigrid: bool,
+    /// Algebraic multigrid follows, on a grid in space.
+    pub(crate) is_algebraic_in_space: bool,
 }
 
 impl Replaceable {
@@ -99,14 +103,15 @@ impl Replaceable {
             is_automatic: is_open(asked),
             is_plain,
             is_old: false,
-            may_deflate: true,
+            is_multigrid: true,
+            is_algebraic_in_space: false,
         }
     }
 
-    /// Returns whether the iteration of these resolved options may be deflated.
-    pub(crate) fn deflates(self, options: &SolverOptions) -> bool {
+    /// Returns whether something may follow the iteration of these resolved options if it is slow: algebraic multigrid, or deflation.
+    pub(crate) fn follows_multigrid(self, options: &SolverOptions) -> bool {
         let has_multigrid = (options.method, options.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
-        self.may_deflate && has_multigrid && options.deflation.is_none()
+        self.is_multigrid && has_multigrid && options.deflation.is_none()
     }
 }
 
@@ -136,8 +141,9 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable, trial_iterations: Opt
         let slow = if options.preconditioner == Preconditioner::Line { SLOW_LINES } else { SLOW_PLAIN };
         return Some(for_tolerance(PROBE_PLAIN, slow, true));
     }
-    if by.deflates(options) {
-        return Some(for_tolerance(PROBE_BODIES, SLOW_BODIES, true));
+    if by.follows_multigrid(options) {
+        let most = if by.is_algebraic_in_space { SLOW_IN_SPACE } else { SLOW_MULTIGRID };
+        return Some(for_tolerance(PROBE_MULTIGRID, most, true));
     }
     if is_preconditioned && options.has_single_multigrid() {
         return Some(for_tolerance(PROBE_SINGLE, SLOW_SINGLE, true));

@@ -73,6 +73,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         self.chosen().is_variable()
     }
 
+    fn tells_spectrum(&self) -> bool {
+        self.chosen().tells_spectrum()
+    }
+
     fn needs_host(&self) -> bool {
         self.chosen().needs_host()
     }

@@ -4,13 +4,14 @@
 //! * [`Jacobi`]: the diagonal,
 //! * [`Line`]: a tridiagonal solve in every column,
 //! * [`NearestBox`]: a direct solve of a box,
-//! * [`multigrid::Cycle`]: one multigrid cycle, [`Modal`]: a correction in vertical modes between sweeps of lines,
+//! * [`multigrid::Cycle`]: one multigrid cycle, [`Algebraic`]: one of algebraic multigrid, [`Modal`]: a correction in vertical modes between sweeps of lines,
 //! * [`IncompleteCholesky`]: papers D's and E's; [`IncompletePoisson`] and [`Neumann`]: paper D's, from triangular parts,
 //! * [`Single`]: any of these in single precision, [`Own`]: a caller's,
 //! * [`Fallback`]: one of these, with simpler ones in reserve,
 //! * [`Pieces`]: one of these with the constants of disconnected components as coarse vectors, or projected out where they float,
 //! * [`deflation`]: removes a few slow directions from an iteration, [`null_space`]: those that A maps to zero.
 
+mod algebraic;
 pub mod deflation;
 mod direct;
 mod fallback;
@@ -31,6 +32,7 @@ use crate::operator::{Diagonal, LineSolver, ResidualUpdate, update_residual_unfu
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Real, Result};
 
+pub use algebraic::{Algebraic, SharedSystem};
 pub use deflation::Deflation;
 pub use direct::NearestBox;
 pub use fallback::Fallback;
@@ -84,6 +86,11 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// Returns whether M differs from one application to the next or is not symmetric, so that CG must not rely on it.
     fn is_variable(&self) -> bool {
         false
+    }
+
+    /// Returns whether the coefficients of conjugate gradients tell the eigenvalues of M⁻¹A, as they do where M hardly varies.
+    fn tells_spectrum(&self) -> bool {
+        !self.is_variable()
     }
 
     /// Returns whether the eigenvalues of M⁻¹A are near 1 on any grid, as for a cycle of multigrid.

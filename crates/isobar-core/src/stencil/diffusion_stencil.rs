@@ -8,11 +8,12 @@ use super::diffusion::{Carried, Known};
 use super::orientation::Orientation;
 use super::spread::KnownShift;
 use super::turns::Turns;
-use super::{Coefficients, Diffusion, Side, Stencil};
+use super::{Coefficients, Diffusion, Side, Stencil, Unknowns};
 use crate::direct::{Samples, Separable, SeparableRows, looks_separable, nearest, separate};
 use crate::execute::Host;
 use crate::layout::Axis;
 use crate::options::{Method, Preconditioner, SolverOptions};
+use crate::policy::diffusion::with_algebraic;
 use crate::policy::{Choice, Trial};
 use crate::{DeviceArray, Error, Result, Shape};
 
@@ -55,7 +56,9 @@ impl Stencil for Diffusion {
     }
 
     fn choice(&self, options: &SolverOptions) -> Choice {
-        self.choice_on_host(options).unwrap_or_else(|_| Choice::galerkin())
+        let choice = self.choice_on_host(options).unwrap_or_else(|_| Choice::galerkin());
+        let has_rows = self.has_closed() && self.require_host().is_ok() && self.is_definite();
+        with_algebraic(choice, options, || has_rows.then(|| self.mean_neighbours()))
     }
 
     fn separable(&self) -> Result<Separable> {
@@ -82,6 +85,10 @@ impl Stencil for Diffusion {
     fn tries_box(&self, products_like_rest: Option<f64>, line: Option<Axis>) -> Option<Trial<Separable>> {
         let rows = DiffusionRows::new(self);
         self.box_to_try(products_like_rest, |samples| nearest(&rows, line, samples).ok())
+    }
+
+    fn unknowns(&self) -> Option<Unknowns> {
+        self.of_active_cells()
     }
 
     fn keeps_numbers(&self) -> bool {

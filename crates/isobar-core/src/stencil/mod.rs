@@ -36,6 +36,7 @@ pub mod tensor_levels;
 mod tensor_product;
 mod tensor_product_stencil;
 pub mod turns;
+mod unknowns;
 
 use std::borrow::Cow;
 
@@ -64,6 +65,7 @@ pub(crate) use supports::levels;
 pub use supports::{Lines, StoredFaces, Supports};
 pub use tensor_levels::Modes;
 pub use tensor_product::{Coupling, TensorProduct};
+pub use unknowns::Unknowns;
 
 /// A matrix as data.
 pub trait Stencil: Clone + Send + Sync + 'static {
@@ -192,6 +194,12 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid, on a device of this
     /// [`Backend::products_like_rest`](crate::Backend::products_like_rest) and with lines along an axis or along any; a few iterations decide.
     fn tries_box(&self, _products_like_rest: Option<f64>, _line: Option<Axis>) -> Option<Trial<Separable>> {
+        None
+    }
+
+    /// Returns the matrix of active cells for algebraic multigrid; nothing for other matrices than those of diffusion, and where the host lacks its
+    /// coefficients or a row sum is negative.
+    fn unknowns(&self) -> Option<Unknowns> {
         None
     }
 

@@ -1,5 +1,6 @@
 //! Tests of solves on the reference back end, in one program so that the solvers are compiled once.
 
+mod algebraic;
 mod choices;
 mod deflation;
 mod diffusion_multigrid;

@@ -200,6 +200,7 @@ impl Count<'_> {
                 self.modes(matrix, layout, [size, modal])?;
             }
             (_, Kind::Modes) => self.modes(matrix, layout, [size, size])?,
+            (_, Kind::Amg) => self.algebraic(matrix),
             (Method::Jacobi, _) => self.jacobi(matrix, layout, size),
             (_, Kind::Line) => self.vectors(if matrix.kind == MatrixKind::Stored { 3.0 } else { more }, layout, size),
             (_, Kind::Neumann { order }) => self.triangular(matrix, neumann::vectors(order) as f64, layout, size),
@@ -264,6 +265,14 @@ impl Count<'_> {
         self.vectors(3.0, layout, DOUBLE);
         self.add(DEVICE, eigenvectors, 0.0);
         self.add(HOST, 0.0, eigenvectors);
+    }
+
+    /// Adds the levels of algebraic multigrid where all cells are active, what their setup needs, and two arrays.
+    fn algebraic(&mut self, matrix: &MatrixSize) {
+        /// Bytes for each cell: kept, and during setup.
+        const LEVELS: [f64; 2] = [180.0, 50.0];
+        let cells = matrix.shape.cells() as f64;
+        self.add(HOST, (LEVELS[0] + 2.0 * DOUBLE) * cells, LEVELS[1] * cells);
     }
 
     /// Adds the levels of multigrid and the vectors of a cycle.

@@ -98,7 +98,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
         if has_direction {
             this.advance_u(observation.last(), u, scalars)?;
         }
-        if !observation.is_variable {
+        if observation.tells_spectrum {
             if observation.due == Some(Due::Both) && observation.is_sound {
                 // The last r is mostly rounding, and so would be an estimate by its z.
                 this.steps.residual((b, u, &mut this.r), UNUSED.of(scalars))?;
@@ -140,7 +140,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
         let how = Iterations { on_host, ..Iterations::default() };
         let backend = this.backend.clone();
         let mut observation = Observation {
-            is_variable: this.preconditioner.is_variable(),
+            tells_spectrum: this.preconditioner.tells_spectrum(),
             keeps_best: best.is_some(),
             norms: this.watched(),
             renewal: this.steps.rounds().then(|| Renewal::new(monitor.last())),

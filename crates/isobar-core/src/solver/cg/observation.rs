@@ -17,7 +17,7 @@ pub(super) enum Pause {
 /// The state of the observation of iterations.
 pub(super) struct Observation {
     /// Whether M varies or is not symmetric, so that α and β do not determine the spectrum.
-    pub(super) is_variable: bool,
+    pub(super) tells_spectrum: bool,
     pub(super) keeps_best: bool,
     /// The squares of the norms of even and odd iterations.
     pub(super) norms: [Scalar; 2],
@@ -46,7 +46,7 @@ impl Observation {
         let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|scalar| bank[scalar.index()]);
         let sigma = bank[SIGMA[now].index()];
         let is_definite = sigma > 0.0 && rho_next > 0.0;
-        if !self.is_variable && is_definite {
+        if self.tells_spectrum && is_definite {
             monitor.note_coefficients(rho / sigma, rho_next / rho);
         }
         self.is_sound = norm.is_finite();

@@ -1,0 +1,41 @@
+//! Algebraic multigrid as a preconditioner.
+
+use super::assembly::{Maker, Parts};
+use super::direct::{is_divided, not_on_ranks};
+use crate::precond::{Algebraic, Preconditioner, SharedSystem};
+use crate::stencil::{Stencil, Supports, Unknowns};
+use crate::{Error, Real, Result};
+
+impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
+    /// Makes the preconditioner of a cycle of algebraic multigrid.
+    pub(super) fn algebraic(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        let Self { backend, stencil, .. } = self;
+        if is_divided(*backend) {
+            return Err(not_on_ranks("solver.preconditioner.kind: \"amg\"", "\"multigrid\""));
+        }
+        let system = backend.enter(|| unknowns(*stencil).map(SharedSystem::new))?;
+        let made = Algebraic::new(*backend, backend.layout(stencil)?, system.clone());
+        let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
+        let sizes: Vec<String> = system.sizes().iter().map(usize::to_string).collect();
+        parts.notes.push(format!("algebraic multigrid of {} unknowns", sizes.join(", ")));
+        let device = (*backend).clone();
+        parts
+            .updates
+            .push(Box::new(move |stencil| device.enter(|| unknowns(stencil).map(|unknowns| system.update(unknowns)))));
+        Ok(parts)
+    }
+}
+
+/// Returns the matrix of active cells.
+///
+/// # Errors
+/// [`Error::Unsupported`] for matrices without one.
+fn unknowns(stencil: &impl Stencil) -> Result<Unknowns> {
+    stencil.unknowns().ok_or_else(|| {
+        Error::Unsupported(
+            "solver.preconditioner.kind: \"amg\" is for diffusion with coefficients on the host, no negative reaction and fewer than 2³² cells; use \
+             \"multigrid\""
+                .into(),
+        )
+    })
+}
