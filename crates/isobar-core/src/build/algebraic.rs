@@ -2,7 +2,7 @@
 
 use super::assembly::{Maker, Parts};
 use super::direct::{is_divided, not_on_ranks};
-use crate::precond::{Algebraic, Preconditioner, SharedSystem};
+use crate::precond::{Algebraic, Own, Preconditioner};
 use crate::stencil::{Stencil, Supports, Unknowns};
 use crate::{Error, Real, Result};
 
@@ -13,15 +13,14 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
         if is_divided(*backend) {
             return Err(not_on_ranks("solver.preconditioner.kind: \"amg\"", "\"multigrid\""));
         }
-        let system = backend.enter(|| unknowns(*stencil).map(SharedSystem::new))?;
-        let made = Algebraic::new(*backend, backend.layout(stencil)?, system.clone());
+        let levels = backend.enter(|| unknowns(*stencil).map(Algebraic::new))?;
+        let made = Own::new(*backend, backend.layout(stencil)?, Box::new(levels.clone()));
         let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
-        let sizes: Vec<String> = system.sizes().iter().map(usize::to_string).collect();
+        let sizes: Vec<String> = levels.sizes().iter().map(usize::to_string).collect();
         parts.notes.push(format!("algebraic multigrid of {} unknowns", sizes.join(", ")));
         let device = (*backend).clone();
-        parts
-            .updates
-            .push(Box::new(move |stencil| device.enter(|| unknowns(stencil).map(|unknowns| system.update(unknowns)))));
+        let update = move |stencil: &S| device.enter(|| unknowns(stencil).map(|unknowns| levels.replace(unknowns)));
+        parts.updates.push(Box::new(update));
         Ok(parts)
     }
 }

@@ -71,6 +71,9 @@ pub(super) fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     ]
     .map(|preconditioner| with::<T>(Method::Cg, preconditioner))
     .into();
+    if backend.device().ranks == 1 {
+        options.push(with::<T>(Method::Cg, Preconditioner::Amg));
+    }
     let deflation = Some(Deflation { stripes: Stripes::Blocks([3, 2, 1]), ..Deflation::default() });
     options.push(SolverOptions { deflation, ..options[1].clone() });
     if T::PRECISION == Precision::F64 {

@@ -1,31 +1,22 @@
-//! A cycle of algebraic multigrid as a preconditioner.
+//! Algebraic multigrid on the active cells, as a preconditioner.
 
 use std::sync::{Arc, Mutex};
 
-use super::Preconditioner;
+use super::OwnPreconditioner;
 use crate::algebraic::Levels;
 use crate::execute::Host;
 use crate::stencil::Unknowns;
-use crate::traffic::{self, StepTraffic};
-use crate::{ArrayView, ArrayViewMut, Backend, Layout, Real, Result, lock};
+use crate::{Result, lock};
 
-/// The preconditioner z = M⁻¹ r by a K-cycle of algebraic multigrid (Notay, 2010; Napov and Notay, 2012) on the active cells, in double precision on the host. On a GPU every
-/// application copies two vectors across the bus.
+/// The preconditioner z = M⁻¹ r by a K-cycle of algebraic multigrid (Notay, 2010; Napov and Notay, 2012) on the active cells, in double precision on the
+/// host. Clones share its levels, so that one can be applied and another updated.
 ///
-/// Storage: about 180 bytes for each active cell, and two arrays.
-pub struct Algebraic<B> {
-    backend: B,
-    layout: Layout,
-    system: SharedSystem,
-    /// The arrays r and z in C order.
-    arrays: [Vec<f64>; 2],
-}
-
-/// A system of levels that a preconditioner shares with the function that updates it.
+/// Storage: about 180 bytes for each active cell.
 #[derive(Clone)]
-pub struct SharedSystem(Arc<Mutex<System>>);
+pub struct Algebraic(Arc<Mutex<System>>);
 
 struct System {
+    /// The cell of each unknown.
     cells: Vec<u32>,
     /// The factor of the matrix whose levels these are.
     factor: f64,
@@ -34,7 +25,7 @@ struct System {
     vectors: [Vec<f64>; 2],
 }
 
-impl SharedSystem {
+impl Algebraic {
     /// Makes the levels, on all threads of the host.
     #[must_use]
     pub fn new(unknowns: Unknowns) -> Self {
@@ -42,7 +33,7 @@ impl SharedSystem {
     }
 
     /// Replaces them by those of another matrix on the same grid.
-    pub fn update(&self, unknowns: Unknowns) {
+    pub fn replace(&self, unknowns: Unknowns) {
         let made = System::new(unknowns);
         *lock(&self.0) = made;
     }
@@ -51,13 +42,6 @@ impl SharedSystem {
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         lock(&self.0).levels.sizes().collect()
-    }
-
-    /// Returns the bytes of all levels.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let system = lock(&self.0);
-        system.levels.bytes() + system.cells.len() * (size_of::<u32>() + 2 * size_of::<f64>())
     }
 }
 
@@ -68,36 +52,18 @@ impl System {
     }
 }
 
-impl<B: Backend> Algebraic<B> {
-    /// Takes a system for vectors of this layout.
-    pub fn new(backend: &B, layout: Layout, system: SharedSystem) -> Self {
-        let cells = layout.shape().cells();
-        Self { backend: backend.clone(), layout, system, arrays: [vec![0.0; cells], vec![0.0; cells]] }
-    }
-}
-
-impl<B: Backend, T: Real> Preconditioner<B, T> for Algebraic<B> {
-    fn backend(&self) -> &B {
-        &self.backend
-    }
-
-    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        let Self { backend, layout, system, arrays: [of_r, of_z] } = self;
-        backend.download(r, &mut ArrayViewMut::c_order(of_r, layout.shape())?)?;
-        let System { cells, factor, levels, vectors: [residual, correction] } = &mut *lock(&system.0);
+impl OwnPreconditioner for Algebraic {
+    fn apply(&mut self, r: &[f64], z: &mut [f64]) -> Result<()> {
+        let System { cells, factor, levels, vectors: [residual, correction] } = &mut *lock(&self.0);
         let factor = *factor;
-        residual.iter_mut().zip(&*cells).for_each(|(residual, &cell)| *residual = factor * of_r[cell as usize]);
-        backend.enter(|| levels.cycle(&Host, residual, correction));
-        // Cells that are not active keep their zeros.
-        correction.iter().zip(&*cells).for_each(|(correction, &cell)| of_z[cell as usize] = *correction);
-        backend.upload(ArrayView::c_order(of_z, layout.shape())?, z)
+        residual.iter_mut().zip(&*cells).for_each(|(residual, &cell)| *residual = factor * r[cell as usize]);
+        levels.cycle(&Host, residual, correction);
+        z.fill(0.0);
+        correction.iter().zip(&*cells).for_each(|(correction, &cell)| z[cell as usize] = *correction);
+        Ok(())
     }
 
     fn is_variable(&self) -> bool {
-        true
-    }
-
-    fn tells_spectrum(&self) -> bool {
         true
     }
 
@@ -105,15 +71,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Algebraic<B> {
         true
     }
 
-    fn needs_host(&self) -> bool {
-        true
-    }
-
-    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
-        vec![StepTraffic::once::<T>(traffic::COPY, cells).times(2.0)]
-    }
-
-    fn workspace_bytes(&self) -> usize {
-        self.system.bytes() + 2 * self.layout.shape().cells() * size_of::<f64>()
+    fn bytes(&self) -> usize {
+        let system = lock(&self.0);
+        system.levels.bytes() + system.cells.len() * (size_of::<u32>() + 2 * size_of::<f64>())
     }
 }

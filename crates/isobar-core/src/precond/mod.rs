@@ -4,9 +4,9 @@
 //! * [`Jacobi`]: the diagonal,
 //! * [`Line`]: a tridiagonal solve in every column,
 //! * [`NearestBox`]: a direct solve of a box,
-//! * [`multigrid::Cycle`]: one multigrid cycle, [`Algebraic`]: one of algebraic multigrid, [`Modal`]: a correction in vertical modes between sweeps of lines,
+//! * [`multigrid::Cycle`]: one multigrid cycle, [`Modal`]: a correction in vertical modes between sweeps of lines,
 //! * [`IncompleteCholesky`]: papers D's and E's; [`IncompletePoisson`] and [`Neumann`]: paper D's, from triangular parts,
-//! * [`Single`]: any of these in single precision, [`Own`]: a caller's,
+//! * [`Single`]: any of these in single precision, [`Own`]: a caller's, or [`Algebraic`] multigrid, on host arrays,
 //! * [`Fallback`]: one of these, with simpler ones in reserve,
 //! * [`Pieces`]: one of these with the constants of disconnected components as coarse vectors, or projected out where they float,
 //! * [`deflation`]: removes a few slow directions from an iteration, [`null_space`]: those that A maps to zero.
@@ -32,7 +32,7 @@ use crate::operator::{Diagonal, LineSolver, ResidualUpdate, update_residual_unfu
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Real, Result};
 
-pub use algebraic::{Algebraic, SharedSystem};
+pub use algebraic::Algebraic;
 pub use deflation::Deflation;
 pub use direct::NearestBox;
 pub use fallback::Fallback;

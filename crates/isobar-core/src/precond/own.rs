@@ -25,6 +25,16 @@ pub trait OwnPreconditioner: Send {
     fn is_variable(&self) -> bool {
         false
     }
+
+    /// Returns whether the eigenvalues of M⁻¹A are near 1 on any grid, so that errors may be estimated by them.
+    fn is_strong(&self) -> bool {
+        false
+    }
+
+    /// Returns the bytes that it keeps.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 /// An [`OwnPreconditioner`] on vectors of a device. On a GPU every application copies two vectors across the bus; one
@@ -53,7 +63,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Own<B> {
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         let Self { backend, layout, inner, arrays: [host_r, host_z] } = self;
         backend.download(r, &mut ArrayViewMut::c_order(host_r, layout.shape())?)?;
-        inner.apply(host_r, host_z)?;
+        backend.enter(|| inner.apply(host_r, host_z))?;
         backend.upload(ArrayView::c_order(host_z, layout.shape())?, z)
     }
 
@@ -65,11 +75,23 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Own<B> {
         self.inner.is_variable()
     }
 
+    fn tells_spectrum(&self) -> bool {
+        self.inner.is_strong() || !self.inner.is_variable()
+    }
+
+    fn is_strong(&self) -> bool {
+        self.inner.is_strong()
+    }
+
     fn needs_host(&self) -> bool {
         true
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         vec![StepTraffic::once::<T>(traffic::COPY, cells)]
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.inner.bytes() + 2 * self.layout.shape().cells() * size_of::<f64>()
     }
 }
