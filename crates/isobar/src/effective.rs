@@ -231,8 +231,8 @@ impl Sample {
         let wanted = options.tolerance;
         let mut options = SolverOptions { tolerance: wanted.min(largest), ..options.clone() };
         if volume < 1.0 && options.method == Method::Auto && options.preconditioner == Preconditioner::Auto {
-            // Beside closed cells the nearest box leaves no estimate of the error.
-            options.preconditioner = Preconditioner::Multigrid;
+            // Beside closed cells the nearest box leaves no estimate of the error, and is not tried where the method is given.
+            options.method = Method::Cg;
         }
         let mut solver = Solver::builder(&stencil).device(device).options(&options).build()?;
         // After the setup, which takes more memory for a while.
@@ -251,8 +251,9 @@ impl Sample {
             let inflow = balance.outflow + balance.excess;
             // If little flows, b is large compared with all flows, and so is a residual that is small compared with b.
             // Multigrid is strong: without an estimate, nothing was left to estimate it from.
-            let is_weak =
-                solver.description().method.contains("cg") && options.preconditioner != Preconditioner::Multigrid;
+            let description = solver.description();
+            let is_strong = matches!(description.preconditioner.as_str(), "multigrid" | "amg");
+            let is_weak = description.method.contains("cg") && !is_strong;
             let unknown = if is_weak { f64::INFINITY } else { 0.0 };
             let error = outcome.energy_error.map_or(unknown, |e| CAUTION * e / (inflow - balance.work).abs());
             // The error of the flow is far larger than that of the energy; as large as this it is that of both.

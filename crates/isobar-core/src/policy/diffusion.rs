@@ -229,7 +229,9 @@ pub(crate) fn with_algebraic(
     /// The fewest neighbours, on average, for the grid's own coarse cells. A tree has two; white noise at the percolation threshold has 1.9 in space and
     /// 2.4 in a plane, and what connects two sides 2.3 and 2.5.
     const FEWEST_NEIGHBOURS: f64 = 2.55;
-    let is_open = options.leaves_all_open() && choice.tried.is_none();
+    let otherwise = SolverOptions { method: Method::Auto, ..options.clone() };
+    let is_open =
+        matches!(options.method, Method::Auto | Method::Cg) && otherwise.leaves_all_open() && choice.tried.is_none();
     let has_multigrid = (choice.method, choice.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
     let few = (is_open && has_multigrid).then(neighbours).flatten().filter(|&mean| mean < FEWEST_NEIGHBOURS);
     match few {
