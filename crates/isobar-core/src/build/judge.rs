@@ -121,7 +121,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// gets a note.
     pub(super) fn comes_closer(&mut self, monitor: &mut Monitor<'_>, residual: f64, told: &mut Told) -> Result<bool> {
         /// Relative errors above this, and above so many tolerances, are not what anyone wants…
-        const GROSS: [f64; 2] = [0.1, 1e3];
+        const GROSS: [f64; 2] = [0.1, 100.0];
         /// …and this is aimed at,
         const AIM: f64 = 0.01;
         /// but no smaller relative residual,
